@@ -1,0 +1,1 @@
+"""Measurements, each as a ratio against something run beside it."""

@@ -1,0 +1,118 @@
+"""An actor owns some state and processes its messages one at a time; everyone else holds a reference to it.
+
+An ask is always answered: by the actor, or, when it ends, by the kernel. The message in hand is then answered
+with `ActorDied`, those not yet taken with `ActorStopped`; what ended the actor leaves `run` for its owner.
+"""
+
+from abc import ABC, abstractmethod
+from typing import Any, Generic, TypeVar
+
+import anyio
+
+from keep_actors.kernel.errors import ActorDied, ActorStopped, AskTimeout
+from keep_actors.kernel.mailbox import Mailbox
+from keep_actors.kernel.question import Question
+
+M = TypeVar("M")
+M_contra = TypeVar("M_contra", contravariant=True)
+T = TypeVar("T")
+
+
+class Actor(ABC, Generic[M]):
+    """The class to derive from: state in `__init__`, behaviour in `receive`. A task group starts `run`."""
+
+    def __init__(self, name: str, *, mailbox_capacity: int = 1000) -> None:
+        self.name = name
+        self.mailbox: Mailbox[M] = Mailbox(name, mailbox_capacity)
+        self._waiting: dict[int, Question[Any]] = {}
+        self._started = False
+
+    @property
+    def ref(self) -> "ActorRef[M]":
+        """What others hold to talk to this actor. What is sent before `run` starts waits for it."""
+        return ActorRef(self)
+
+    @abstractmethod
+    async def receive(self, message: M) -> None:
+        """Process one message. What it raises ends the actor."""
+
+    async def run(self) -> None:
+        """Process messages until the actor is stopped, is cancelled or raises.
+
+        Runs once: to restart is to make a new actor.
+        """
+        assert not self._started, "an actor runs once"
+        self._started = True
+        try:
+            while await self.mailbox.wait():
+                await self.receive(self.mailbox.take())
+        except BaseException as error:
+            self._end(error)
+            raise
+        self._end(None)
+
+    def stop(self) -> None:
+        """Accept nothing more; `run` returns after what is in the mailbox has been processed."""
+        self.mailbox.close()
+
+    def _end(self, error: BaseException | None) -> None:
+        # A cancellation is meant for the task that got it; only a failure is handed on as a cause.
+        cause = error if isinstance(error, Exception) else None
+        self.mailbox.close()
+        for message in self.mailbox.drain():
+            if isinstance(message, Question):
+                _fail(message, ActorStopped(self.name), cause)
+        # Who still waits now has asked what was taken and not answered: in hand, or kept for a later turn.
+        for question in self._waiting.values():
+            if not question.is_answered:
+                _fail(question, ActorDied(self.name), cause)
+
+
+class ActorRef(Generic[M_contra]):
+    """The only way to reach an actor from outside. To be used from the event loop's thread."""
+
+    __slots__ = ("_actor",)
+
+    def __init__(self, actor: Actor[M_contra]) -> None:
+        self._actor = actor
+
+    @property
+    def name(self) -> str:
+        """The name of the actor."""
+        return self._actor.name
+
+    def tell(self, message: M_contra) -> None:
+        """Send a message and do not wait. Raises `MailboxFull` or `ActorStopped` when it is not accepted."""
+        assert not (isinstance(message, Question) and message.is_asked), (
+            "a question that somebody waits for is answered by the actor that was asked; ask a new one"
+        )
+        self._actor.mailbox.put(message)
+
+    async def ask(self, question: Question[T], *, timeout_ms: int | None = None) -> T:
+        """Send a question and wait for its answer.
+
+        Raises what the actor failed it with, or `ActorDied`, `ActorStopped`, `MailboxFull` or `AskTimeout`.
+        To give up, by timeout or by cancellation, does not take the question back: it may still be processed.
+        """
+        assert not question.is_asked, "a question is asked once"
+        actor = self._actor
+        actor.mailbox.put(question)  # type: ignore[arg-type]  # "both a M and a Question[T]" cannot be written
+        # By identity: a question may be a dataclass, which has no hash.
+        waiting, key = actor._waiting, id(question)
+        waiting[key] = question
+        try:
+            if timeout_ms is None:
+                await question.wait()
+            else:
+                with anyio.move_on_after(timeout_ms / 1000):
+                    await question.wait()
+                if not question.is_answered:
+                    raise AskTimeout(actor.name, timeout_ms)
+            return question.result()
+        finally:
+            del waiting[key]
+
+
+def _fail(question: Question[Any], error: Exception, cause: Exception | None) -> None:
+    error.__cause__ = cause
+    question.fail(error)

@@ -1,0 +1,54 @@
+"""What can go wrong between a sender and an actor, told apart by what the sender may do next.
+
+`MailboxFull` and `ActorStopped`: the message was not processed and may be sent again. `ActorDied` and
+`AskTimeout`: nobody knows; read what happened before sending it again.
+"""
+
+
+class ActorError(Exception):
+    """Any of the errors below."""
+
+
+class MailboxFull(ActorError):  # noqa: N818 - it says what is so, and the message says whose move it is
+    """The actor is slower than its senders. The message was not accepted."""
+
+    def __init__(self, actor: str, capacity: int) -> None:
+        super().__init__(
+            f"the mailbox of actor {actor!r} is full ({capacity} messages); this message was not accepted. "
+            "Wait for answers before sending more, or give the actor a larger mailbox."
+        )
+        self.actor = actor
+        self.capacity = capacity
+
+
+class ActorStopped(ActorError):  # noqa: N818
+    """The actor ended before it came to this message. The message was not processed."""
+
+    def __init__(self, actor: str) -> None:
+        super().__init__(f"actor {actor!r} has stopped; this message was not processed")
+        self.actor = actor
+
+
+class ActorDied(ActorError):  # noqa: N818
+    """The actor ended with this message in hand. It may have been processed in part, in full or not at all.
+
+    The exception that ended the actor, if there was one, is the `__cause__`.
+    """
+
+    def __init__(self, actor: str) -> None:
+        super().__init__(
+            f"actor {actor!r} ended without answering this message, which may have been processed. "
+            "Read what it did before sending it again."
+        )
+        self.actor = actor
+
+
+class AskTimeout(ActorError, TimeoutError):  # noqa: N818
+    """The answer did not come in time. The message is still with the actor and may still be processed."""
+
+    def __init__(self, actor: str, timeout_ms: int) -> None:
+        super().__init__(
+            f"actor {actor!r} did not answer within {timeout_ms} ms; the message may still be processed"
+        )
+        self.actor = actor
+        self.timeout_ms = timeout_ms

@@ -1,0 +1,81 @@
+"""A bounded queue with many senders and one reader.
+
+Sending never waits: a full mailbox is an error for the sender. Waiting and taking are separate, so that a
+wait may be cancelled at any point and no message is lost. Every call is made from the event loop's thread.
+"""
+
+from collections import deque
+from typing import Generic, TypeVar
+
+import anyio
+from anyio.lowlevel import checkpoint
+
+from keep_actors.kernel.errors import ActorStopped, MailboxFull
+
+M = TypeVar("M")
+
+
+class Mailbox(Generic[M]):
+    """Holds at most `capacity` messages for one actor, oldest first."""
+
+    def __init__(self, actor: str, capacity: int) -> None:
+        assert capacity > 0, "a mailbox without room accepts nothing"
+        self._actor = actor
+        self._capacity = capacity
+        self._messages: deque[M] = deque()
+        self._closed = False
+        self._arrival: anyio.Event | None = None
+
+    def __len__(self) -> int:
+        return len(self._messages)
+
+    def put(self, message: M) -> None:
+        """Accept a message, or raise `MailboxFull` or `ActorStopped`."""
+        if self._closed:
+            raise ActorStopped(self._actor)
+        if len(self._messages) >= self._capacity:
+            raise MailboxFull(self._actor, self._capacity)
+        self._messages.append(message)
+        if self._arrival is not None:
+            self._wake()
+
+    async def wait(self) -> bool:
+        """Return True once there is a message to take, or False once the mailbox is closed and empty.
+
+        Always a checkpoint: a reader that never runs dry still lets others run and can still be cancelled.
+        """
+        if self._messages or self._closed:
+            await checkpoint()
+        while not self._messages and not self._closed:
+            if self._arrival is None:
+                self._arrival = anyio.Event()
+            await self._arrival.wait()
+        return bool(self._messages)
+
+    def take(self) -> M:
+        """Remove and return the oldest message. There must be one: call it after `wait` returned True."""
+        return self._messages.popleft()
+
+    def take_many(self, limit: int) -> list[M]:
+        """Remove and return up to `limit` messages, oldest first. The list is empty when there is none."""
+        messages = self._messages
+        if len(messages) <= limit:
+            return self.drain()
+        return [messages.popleft() for _ in range(limit)]
+
+    def close(self) -> None:
+        """Accept nothing more. What is inside can still be taken. Closing again changes nothing."""
+        self._closed = True
+        self._wake()
+
+    def drain(self) -> list[M]:
+        """Remove and return everything, oldest first."""
+        messages = list(self._messages)
+        self._messages.clear()
+        return messages
+
+    def _wake(self) -> None:
+        # The event is forgotten once set: of many messages in a row only the first pays for the wake-up.
+        if self._arrival is not None:
+            self._arrival.set()
+            self._arrival = None

@@ -1,0 +1,71 @@
+"""A message that expects an answer, and the place where the answer is put.
+
+It is asked once and answered once, by `answer` or by `fail`. The type of the answer is part of the type of
+the question, so a type checker sees both ends.
+"""
+
+from typing import Generic, TypeVar
+
+import anyio
+
+T = TypeVar("T")
+
+
+class Question(Generic[T]):
+    """The class to derive from: `class Add(Question[int])`, with whatever fields it needs.
+
+    An actor may keep a question and answer it in a later turn. When the asker has given up, an answer is
+    dropped.
+    """
+
+    # Class-level defaults and no `__init__`, so that a subclass can be a dataclass or write its own.
+    _answer: T
+    _error: Exception | None = None
+    _answered: bool = False
+    _settled: anyio.Event | None = None
+
+    @property
+    def is_answered(self) -> bool:
+        """Whether there is an answer or an error."""
+        return self._answered
+
+    @property
+    def is_asked(self) -> bool:
+        """Whether somebody has waited for the answer."""
+        return self._settled is not None
+
+    def answer(self, value: T) -> None:
+        """Give the asker its answer."""
+        assert not self._answered, "a question is answered once"
+        self._answer = value
+        self._answered = True
+        if self._settled is not None:
+            self._settled.set()
+
+    def fail(self, error: Exception) -> None:
+        """Raise `error` in the asker. Give each question its own exception: raising one changes it."""
+        assert not self._answered, "a question is answered once"
+        self._error = error
+        self._answered = True
+        if self._settled is not None:
+            self._settled.set()
+
+    async def wait(self) -> None:
+        """Return once `result` has something to say."""
+        assert self._settled is None, "a question is asked once"
+        # One plain event per question: nothing else that AnyIO offers is cheaper on both asyncio and trio.
+        self._settled = anyio.Event()
+        if not self._answered:
+            await self._settled.wait()
+
+    def result(self) -> T:
+        """Return the answer, or raise the error. There must be one."""
+        assert self._answered, "there is no result before the answer"
+        if self._error is None:
+            return self._answer
+        # Its traceback will hold the frames that hold this question: without this, each error is a cycle.
+        error, self._error = self._error, None
+        try:
+            raise error
+        finally:
+            del error

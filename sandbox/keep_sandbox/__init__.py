@@ -1,0 +1,1 @@
+"""Runs untrusted JavaScript. Knows QuickJS; knows no SQL and no workflows."""

@@ -1,0 +1,145 @@
+"""What can go wrong in the storage, by whose fault it is.
+
+`Rejected` is part of the protocol: the caller asked for something the execution model refuses, and nothing
+changed. `StorageError` and its kinds are about the file and the disk under it. Anything else is a bug here.
+"""
+
+from enum import StrEnum, auto
+from typing import NoReturn
+
+
+class Reason(StrEnum):
+    """Why an operation was refused. The order is the order in which guards ask; a test meets every one."""
+
+    # The thing that was named is not there, or is already there.
+    ID_TAKEN = auto()
+    WORKFLOW_NOT_FOUND = auto()
+    VERSION_NOT_FOUND = auto()
+    VERSION_EXISTS = auto()
+    SESSION_NOT_FOUND = auto()
+    RUN_NOT_FOUND = auto()
+    MUTATION_NOT_FOUND = auto()
+    EVENT_NOT_FOUND = auto()
+    ITEM_NOT_FOUND = auto()
+    APPROVAL_NOT_FOUND = auto()
+
+    # The declaration of the script.
+    HANDLER_NOT_DECLARED = auto()
+    HANDLER_DECLARED_TWICE = auto()
+    TOPIC_NOT_DECLARED = auto()
+    TOPIC_HAS_TWO_CONSUMERS = auto()
+
+    # The workflow may not do this now.
+    WORKFLOW_STATUS_REFUSED = auto()
+    WORKFLOW_NOT_ACTIVE = auto()
+    WORKFLOW_HAS_ERROR = auto()
+    WORKFLOW_HAS_NO_ERROR = auto()
+    WORKFLOW_IN_MAINTENANCE = auto()
+    WORKFLOW_NOT_IN_MAINTENANCE = auto()
+    MAINTENANCE_TASK_EXISTS = auto()
+    PENDING_RETRY_FIRST = auto()
+
+    # Sessions.
+    SESSION_ALREADY_OPEN = auto()
+    SESSION_FINISHED = auto()
+    SESSION_HAS_UNCOMMITTED_RUN = auto()
+
+    # Runs: kind, status, phase.
+    RUN_ALREADY_ACTIVE = auto()
+    RUN_NOT_A_CONSUMER = auto()
+    RUN_NOT_A_PRODUCER = auto()
+    RUN_NOT_A_JOB = auto()
+    RUN_NOT_ACTIVE = auto()
+    RUN_STILL_ACTIVE = auto()
+    RUN_STATUS_REFUSED = auto()
+    COMMIT_HAS_ITS_OWN_OPERATION = auto()
+    PHASE_ORDER = auto()
+    PHASE_NEEDS_A_PREPARE_RESULT = auto()
+    PHASE_TAKES_NO_PREPARE_RESULT = auto()
+    NOTHING_RESERVED = auto()
+    MUTATION_SETTLES_THE_PHASE = auto()
+    MUTATION_FAILED = auto()
+    RUN_NOT_POST_MUTATION = auto()
+    NOT_THE_PENDING_RETRY = auto()
+    UNKNOWN_OUTCOME_IS_NEVER_REPAIRED = auto()
+
+    # Reservations and publishes: each names the event.
+    RESERVATION_REPEATED = auto()
+    TOPIC_NOT_SUBSCRIBED = auto()
+    EVENT_ALREADY_RESERVED = auto()
+    EVENT_ALREADY_FINISHED = auto()
+    TITLE_INVALID = auto()
+    MESSAGE_ID_INVALID = auto()
+
+    # Mutations.
+    RUN_MAY_NOT_MUTATE = auto()
+    MUTATION_EXISTS = auto()
+    MUTATION_NEEDS_AN_ITEM = auto()
+    MUTATION_NEEDS_AN_IDENTITY = auto()
+    MUTATION_VERSION_STALE = auto()
+    MUTATION_ALREADY_SETTLED = auto()
+    MUTATION_NOT_SENT = auto()
+    MUTATION_STILL_PENDING = auto()
+    MUTATION_IN_FLIGHT = auto()
+    MUTATION_TRANSITION_REFUSED = auto()
+    MUTATION_OUTCOME_UNKNOWN = auto()
+    MUTATION_OUTCOME_KNOWN = auto()
+    ONLY_A_PERSON_CAN_ASSERT = auto()
+    MUTATION_CANNOT_BE_RECONCILED = auto()
+    MUTATION_AWAITS_APPROVAL = auto()
+    APPROVAL_ALREADY_DECIDED = auto()
+    APPROVAL_EXPIRED = auto()
+
+    # Items.
+    ITEM_ALREADY_OPEN = auto()
+    ITEM_NOT_OPEN = auto()
+    ITEM_IS_DONE = auto()
+    ITEM_NOT_FINISHED = auto()
+
+
+class Rejected(Exception):
+    """The execution model refuses the operation; nothing changed. `reason` is for code, the text for people."""
+
+    def __init__(self, reason: Reason, message: str) -> None:
+        super().__init__(message)
+        self.reason = reason
+        self.message = message
+
+    def __str__(self) -> str:
+        return f"{self.message} [{self.reason}]"
+
+    def __reduce__(self) -> tuple[type["Rejected"], tuple[Reason, str]]:
+        return type(self), (self.reason, self.message)
+
+
+def reject(reason: Reason, message: str) -> NoReturn:
+    """Refuse the operation. The message says what, where, and what to do about it."""
+    raise Rejected(reason, message)
+
+
+class StorageError(Exception):
+    """Something about the database file or the disk under it."""
+
+
+class StorageUnavailable(StorageError):
+    """The commit failed and none of its operations happened, now or after a restart. It may be tried again."""
+
+
+class StorageLost(StorageUnavailable):
+    """The disk failed so badly that what became of the last commit is not known. Reopen the file and read."""
+
+
+class StorageOwned(StorageError):
+    """Another runtime has this file open."""
+
+
+class StorageTooNew(StorageError):
+    """The file was written by a newer version of this library."""
+
+
+class StorageForeign(StorageError):
+    """The file is a database, but not one of ours."""
+
+
+class StorageCorrupt(StorageError):
+    """The file is damaged, or is not a database at all."""

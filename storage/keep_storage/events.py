@@ -1,0 +1,158 @@
+"""Events: published inside commits, reserved by runs, and at the end consumed or skipped.
+
+Reserving, consuming, releasing and transferring happen only as part of what becomes of a run; nobody calls them
+by themselves.
+"""
+
+from collections.abc import Mapping
+from typing import NoReturn
+
+from keep_storage import rows
+from keep_storage.errors import Reason, reject
+from keep_storage.ids import Millis
+from keep_storage.journal import Change, changed
+from keep_storage.model import (
+    MESSAGE_ID_CHARS_MAX,
+    TITLE_CHARS_MAX,
+    Event,
+    EventStatus,
+    Run,
+    Topic,
+)
+from keep_storage.operations import Publish, PublishEvents, Reserve, SkipEvent
+from keep_storage.transaction import Queries, Transaction
+from keep_storage.transitions import EVENT_NEXT
+from keep_storage.workflows import existing as existing_workflow
+
+
+def publish_events(tx: Transaction, op: PublishEvents, now: Millis) -> Change[tuple[Event, ...]]:
+    existing_workflow(tx, op.workflow_id)
+    topics = check_publishes(tx, op.workflow_id, op.publishes)
+    written = append(tx, op.publishes, topics, None, now)
+    found = (rows.event(tx, op.workflow_id, event.topic, event.message_id) for event in op.publishes)
+    events = tuple(event for event in found if event)
+    return changed(events, op.workflow_id, None, published=written)
+
+
+def skip_event(tx: Transaction, op: SkipEvent, now: Millis) -> Change[Event]:
+    event = rows.event(tx, op.workflow_id, op.topic, op.message_id) or reject(
+        Reason.EVENT_NOT_FOUND,
+        f"Workflow {op.workflow_id!r} has no event {op.message_id!r} in topic {op.topic!r}.",
+    )
+    if event.status is EventStatus.RESERVED:
+        reject(
+            Reason.EVENT_ALREADY_RESERVED,
+            f"Event {op.message_id!r} is held by run {event.reserved_by_run_id!r}. "
+            "Resolve that run's mutation instead, or wait for the run.",
+        )
+    if EventStatus.SKIPPED not in EVENT_NEXT[event.status]:
+        reject(Reason.EVENT_ALREADY_FINISHED, f"Event {op.message_id!r} is already {event.status}.")
+    rows.skip_pending_event(tx, event.id, now)
+    skipped = rows.event(tx, op.workflow_id, op.topic, op.message_id)
+    assert skipped, "an event that was skipped is still there"
+    return changed(
+        skipped, op.workflow_id, None, op.why, event=event.id, status=[event.status, skipped.status], by=op.by
+    )
+
+
+def check_publishes(q: Queries, workflow_id: str, publishes: tuple[Publish, ...]) -> Mapping[str, Topic]:
+    """The topics to publish to. Refuses before anything is written."""
+    if not publishes:
+        return {}
+    topics = rows.declared_topics(q, workflow_id)
+    for event in publishes:
+        if event.topic not in topics:
+            reject(
+                Reason.TOPIC_NOT_DECLARED,
+                f"Event {event.message_id!r} is published to {event.topic!r}, which the script does not declare.",
+            )
+        if not 1 <= len(event.message_id) <= MESSAGE_ID_CHARS_MAX:
+            reject(
+                Reason.MESSAGE_ID_INVALID,
+                f"An event for topic {event.topic!r} has a messageId of {len(event.message_id)} characters; "
+                f"1 to {MESSAGE_ID_CHARS_MAX} are allowed.",
+            )
+        if not 1 <= len(event.title) <= TITLE_CHARS_MAX or not event.title.strip():
+            reject(
+                Reason.TITLE_INVALID,
+                f"Event {event.message_id!r} for topic {event.topic!r} needs a title of 1 to {TITLE_CHARS_MAX} "
+                f"characters that a person can read; it has {len(event.title)}.",
+            )
+    return topics
+
+
+def append(
+    tx: Transaction,
+    publishes: tuple[Publish, ...],
+    topics: Mapping[str, Topic],
+    run: Run | None,
+    now: Millis,
+) -> int:
+    """Append events, or update those still pending. Returns how many rows that wrote."""
+    written = 0
+    for event in publishes:
+        event_id = rows.publish_event(
+            tx,
+            event_id=event.id,
+            topic_id=topics[event.topic].id,
+            message_id=event.message_id,
+            title=event.title,
+            payload=event.payload,
+            created_by_run_id=run.id if run else None,
+            now=now,
+        )
+        if event_id is None:
+            continue
+        written += 1
+        if run and run.reserved_count:
+            rows.inherit_roots(tx, event_id, run.id)
+    return written
+
+
+def check_reservations(q: Queries, run: Run, reservations: tuple[Reserve, ...]) -> list[rows.Claim]:
+    """The events a PrepareResult names. One that cannot be had refuses them all, by name."""
+    claims: list[rows.Claim] = []
+    seen: set[tuple[str, str]] = set()
+    for reserve in reservations:
+        for message_id in reserve.ids:
+            if (reserve.topic, message_id) in seen:
+                _refuse(Reason.RESERVATION_REPEATED, run, reserve.topic, message_id, "is reserved twice")
+            seen.add((reserve.topic, message_id))
+            claims.append(_claimable(q, run, reserve.topic, message_id))
+    return claims
+
+
+def _claimable(q: Queries, run: Run, topic: str, message_id: str) -> rows.Claim:
+    claim = rows.claim(q, run.workflow_id, topic, message_id)
+    if claim is None:
+        _refuse(
+            Reason.TOPIC_NOT_DECLARED,
+            run,
+            topic,
+            message_id,
+            "is in a topic that the script does not declare",
+        )
+    if claim.consumer != run.handler:
+        _refuse(Reason.TOPIC_NOT_SUBSCRIBED, run, topic, message_id, "is in a topic it does not subscribe to")
+    if claim.event_id is None:
+        _refuse(Reason.EVENT_NOT_FOUND, run, topic, message_id, "does not exist in this workflow")
+    if claim.status is EventStatus.RESERVED:
+        _refuse(Reason.EVENT_ALREADY_RESERVED, run, topic, message_id, "is already reserved by another run")
+    if claim.status is not EventStatus.PENDING:
+        _refuse(Reason.EVENT_ALREADY_FINISHED, run, topic, message_id, f"is already {claim.status}")
+    return claim
+
+
+def _refuse(reason: Reason, run: Run, topic: str, message_id: str, what: str) -> NoReturn:
+    reject(
+        reason,
+        f"`prepare` of {run.handler!r} reserves event {message_id!r} of topic {topic!r}, which {what}. "
+        "Nothing was reserved. Reserve only what `peek` returned.",
+    )
+
+
+def reserve(tx: Transaction, run: Run, claims: list[rows.Claim], now: Millis) -> None:
+    for claim in claims:
+        assert claim.event_id, "a checked claim has its event"
+        assert claim.attempt, "an event has an attempt"
+        rows.reserve_event(tx, run.id, claim.event_id, claim.attempt, now)

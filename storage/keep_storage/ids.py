@@ -1,0 +1,36 @@
+"""Sortable text ids with a type prefix: `run_018f3c…`. Ids of one source never repeat and never go back."""
+
+import random
+import threading
+from collections.abc import Callable
+from typing import Literal
+
+Millis = int
+"""A point in time, or a span of it, in whole milliseconds (since the Unix epoch, for a point)."""
+
+Clock = Callable[[], Millis]
+
+Kind = Literal["wf", "ver", "ses", "run", "evt", "mut", "apr"]
+
+_COUNTER_BITS = 64
+_SPREAD = 1 << 20
+"""Ids of one millisecond are this far apart at most, at random: the next one cannot be guessed from the last."""
+
+
+class Ids:
+    """Makes ids from the time and a random number. Safe to share between threads."""
+
+    def __init__(self, clock: Clock, rng: random.Random | None = None) -> None:
+        self._clock = clock
+        self._rng = rng or random.SystemRandom()
+        self._lock = threading.Lock()
+        self._last = 0
+
+    def new(self, kind: Kind) -> str:
+        """A new id, larger than every id this source gave before, even if the clock went back."""
+        with self._lock:
+            fresh = (self._clock() << _COUNTER_BITS) | self._rng.getrandbits(_COUNTER_BITS - 1)
+            if fresh <= self._last:
+                fresh = self._last + 1 + self._rng.randrange(_SPREAD)
+            self._last = fresh
+        return f"{kind}_{fresh:028x}"

@@ -1,0 +1,152 @@
+"""`ExecutionModelManager`: every transition of the execution model, in one list.
+
+No other code writes a phase, a status, an event's state, a mutation's outcome or a session. Each method is one
+operation: atomic, journalled, durable when it returns. `Rejected` means that nothing changed.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Concatenate, Final, ParamSpec, Protocol, TypeVar
+
+from keep_storage import events, items, journal, mutations, recovery, runs, sessions, workflows
+from keep_storage import operations as ops
+from keep_storage.ids import Millis
+from keep_storage.journal import Change
+from keep_storage.model import Event
+from keep_storage.operations import Operation, Outcome, Together
+from keep_storage.transaction import Queries, Transaction
+
+T = TypeVar("T")
+P = ParamSpec("P")
+
+Apply = Callable[[Transaction, Any, Millis], Change[Any]]
+
+OPERATIONS: Final[Mapping[type[Operation[Any]], Apply]] = {
+    ops.CreateWorkflow: workflows.create_workflow,
+    ops.AddScriptVersion: workflows.add_script_version,
+    ops.ActivateScript: workflows.activate_script,
+    ops.GrantPermission: workflows.grant_permission,
+    ops.PauseWorkflow: workflows.pause_workflow,
+    ops.ResumeWorkflow: workflows.resume_workflow,
+    ops.ArchiveWorkflow: workflows.archive_workflow,
+    ops.ClearWorkflowError: workflows.clear_workflow_error,
+    ops.CreateSession: sessions.create_session,
+    ops.FinishSession: sessions.finish_session,
+    ops.CreateRun: runs.create_run,
+    ops.CreateRetryRun: runs.create_retry_run,
+    ops.UpdateHandlerRunStatus: runs.update_handler_run_status,
+    ops.UpdateConsumerPhase: runs.update_consumer_phase,
+    ops.CommitConsumer: runs.commit_consumer,
+    ops.CommitProducer: runs.commit_producer,
+    ops.CommitJob: runs.commit_job,
+    ops.CreateMutation: mutations.create_mutation,
+    ops.UpdateMutationStatus: mutations.update_mutation_status,
+    ops.ApplyMutation: mutations.apply_mutation,
+    ops.FailMutation: mutations.fail_mutation,
+    ops.SkipMutation: mutations.skip_mutation,
+    ops.ApproveMutation: mutations.approve_mutation,
+    ops.RejectMutation: mutations.reject_mutation,
+    ops.PublishEvents: events.publish_events,
+    ops.SkipEvent: events.skip_event,
+    ops.OpenItem: items.open_item,
+    ops.CloseItem: items.close_item,
+    ops.SkipItem: items.skip_item,
+    ops.ReprocessItem: items.reprocess_item,
+    ops.CreateMaintenanceTask: recovery.create_maintenance_task,
+    ops.ExitMaintenanceMode: recovery.exit_maintenance_mode,
+    ops.RecoverCrashedRuns: recovery.recover_crashed_runs,
+    ops.RecoverUnfinishedSessions: recovery.recover_unfinished_sessions,
+    ops.RecoverMaintenanceMode: recovery.recover_maintenance_mode,
+}
+
+
+def apply(tx: Transaction, operation: Operation[T], now: Millis) -> T:
+    """Carry out one operation inside a transaction, and write its journal entries."""
+    if isinstance(operation, Together):
+        return tuple(apply(tx, each, now) for each in operation.operations)  # type: ignore[return-value]
+    function = OPERATIONS[type(operation)]
+    change: Change[T] = function(tx, operation, now)
+    for entry in change.entries:
+        journal.append(tx, function.__name__, entry, now)
+    return change.answer
+
+
+class Commits(Protocol):
+    """What the manager needs of a store."""
+
+    def commit(self, batch: Sequence[Operation[Any]]) -> list[Outcome]: ...
+
+    def queries(self) -> Queries: ...
+
+
+def _method(
+    operation: Callable[P, Operation[T]],
+) -> Callable[Concatenate["ExecutionModelManager", P], T]:
+    """A method that builds the operation from its arguments and carries it out."""
+
+    def method(self: "ExecutionModelManager", /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return self.execute(operation(*args, **kwargs))
+
+    method.__doc__ = operation.__doc__
+    return method
+
+
+class ExecutionModelManager:
+    """The execution model for synchronous callers: a method for each operation, a commit for each call.
+
+    The runtime does not call it: it sends the same operations to the storage actor, which commits many at once.
+    """
+
+    def __init__(self, store: Commits) -> None:
+        self._store = store
+
+    def execute(self, operation: Operation[T]) -> T:
+        """Carry out one operation and wait until it is durable."""
+        [outcome] = self._store.commit([operation])
+        answer: T = outcome.unwrap()
+        return answer
+
+    create_workflow = _method(ops.CreateWorkflow)
+    add_script_version = _method(ops.AddScriptVersion)
+    activate_script = _method(ops.ActivateScript)
+    grant_permission = _method(ops.GrantPermission)
+    pause_workflow = _method(ops.PauseWorkflow)
+    resume_workflow = _method(ops.ResumeWorkflow)
+    archive_workflow = _method(ops.ArchiveWorkflow)
+    clear_workflow_error = _method(ops.ClearWorkflowError)
+
+    create_session = _method(ops.CreateSession)
+    finish_session = _method(ops.FinishSession)
+
+    create_run = _method(ops.CreateRun)
+    create_retry_run = _method(ops.CreateRetryRun)
+    update_handler_run_status = _method(ops.UpdateHandlerRunStatus)
+    update_consumer_phase = _method(ops.UpdateConsumerPhase)
+    commit_consumer = _method(ops.CommitConsumer)
+    commit_producer = _method(ops.CommitProducer)
+    commit_job = _method(ops.CommitJob)
+
+    create_mutation = _method(ops.CreateMutation)
+    update_mutation_status = _method(ops.UpdateMutationStatus)
+    apply_mutation = _method(ops.ApplyMutation)
+    fail_mutation = _method(ops.FailMutation)
+    skip_mutation = _method(ops.SkipMutation)
+    approve_mutation = _method(ops.ApproveMutation)
+    reject_mutation = _method(ops.RejectMutation)
+
+    publish_events = _method(ops.PublishEvents)
+    skip_event = _method(ops.SkipEvent)
+
+    open_item = _method(ops.OpenItem)
+    close_item = _method(ops.CloseItem)
+    skip_item = _method(ops.SkipItem)
+    reprocess_item = _method(ops.ReprocessItem)
+
+    create_maintenance_task = _method(ops.CreateMaintenanceTask)
+    exit_maintenance_mode = _method(ops.ExitMaintenanceMode)
+    recover_crashed_runs = _method(ops.RecoverCrashedRuns)
+    recover_unfinished_sessions = _method(ops.RecoverUnfinishedSessions)
+    recover_maintenance_mode = _method(ops.RecoverMaintenanceMode)
+
+    def assert_no_orphaned_reserved_events(self) -> list[Event]:
+        """Events held by a run that will never let go of them: a loud report, never a release."""
+        return recovery.assert_no_orphaned_reserved_events(self._store.queries())

@@ -1,0 +1,369 @@
+"""The nouns of the execution model: their states, and a struct for each row.
+
+A struct's fields are its table's columns, in order; a test compares them. JSON travels as text (`Json`): the
+storage never looks inside what a script wrote.
+"""
+
+from enum import StrEnum
+from typing import Final
+
+import msgspec
+
+from keep_storage.ids import Millis
+
+Json = str
+"""JSON as text."""
+
+
+class Phase(StrEnum):
+    """How far a run has come. Moves forward only. Producers and jobs know only `pending` and `committed`."""
+
+    PENDING = "pending"
+    PREPARING = "preparing"
+    PREPARED = "prepared"
+    MUTATING = "mutating"
+    MUTATED = "mutated"
+    """The mutate phase is over and its outcome is known: `mutation_outcome` says which."""
+    EMITTING = "emitting"
+    COMMITTED = "committed"
+
+
+class RunStatus(StrEnum):
+    """Why a run goes on or does not. Orthogonal to its phase."""
+
+    ACTIVE = "active"
+    PAUSED_TRANSIENT = "paused:transient"
+    PAUSED_APPROVAL = "paused:approval"
+    PAUSED_RECONCILIATION = "paused:reconciliation"
+    FAILED_LOGIC = "failed:logic"
+    FAILED_INTERNAL = "failed:internal"
+    CRASHED = "crashed"
+    COMMITTED = "committed"
+
+
+class MutationOutcome(StrEnum):
+    """What the run knows of its mutation, kept beside the phase so that no join is needed to decide."""
+
+    NONE = ""
+    SUCCESS = "success"
+    FAILURE = "failure"
+    SKIPPED = "skipped"
+
+
+class MutationStatus(StrEnum):
+    """Where an external call stands in the ledger."""
+
+    PENDING = "pending"
+    """Recorded, never sent."""
+    IN_FLIGHT = "in_flight"
+    """May have been sent, may have happened. Durable before the call starts."""
+    APPLIED = "applied"
+    FAILED = "failed"
+    """It did not happen, or a person chose to skip it (`resolved_by` says so)."""
+    NEEDS_RECONCILE = "needs_reconcile"
+    INDETERMINATE = "indeterminate"
+    """Nobody but a person can tell."""
+
+
+class Resolver(StrEnum):
+    """Who found out what became of a mutation."""
+
+    CONNECTOR = "connector"
+    RECONCILIATION = "reconciliation"
+    RECOVERY = "recovery"
+    USER_ASSERT_APPLIED = "user_assert_applied"
+    USER_ASSERT_FAILED = "user_assert_failed"
+    USER_SKIP = "user_skip"
+    APPROVAL_REJECTED = "approval_rejected"
+    APPROVAL_EXPIRED = "approval_expired"
+
+
+class EventStatus(StrEnum):
+    PENDING = "pending"
+    RESERVED = "reserved"
+    CONSUMED = "consumed"
+    SKIPPED = "skipped"
+
+
+class HandlerKind(StrEnum):
+    PRODUCER = "producer"
+    CONSUMER = "consumer"
+    JOB = "job"
+
+
+class WorkflowStatus(StrEnum):
+    """What the people who own the workflow want. The system never changes it by itself."""
+
+    DRAFT = "draft"
+    READY = "ready"
+    ACTIVE = "active"
+    PAUSED = "paused"
+    ARCHIVED = "archived"
+
+
+class SessionResult(StrEnum):
+    COMPLETED = "completed"
+    FAILED = "failed"
+
+
+class FailureClass(StrEnum):
+    """What kind of failure the host saw. Scripts never classify."""
+
+    TRANSIENT = "transient"
+    LOGIC = "logic"
+    AUTH = "auth"
+    PERMISSION = "permission"
+    PRECONDITION = "precondition"
+    INDETERMINATE = "indeterminate"
+    INTERNAL = "internal"
+
+
+class ItemState(StrEnum):
+    PROCESSING = "processing"
+    DONE = "done"
+    FAILED = "failed"
+    SKIPPED = "skipped"
+    NEEDS_ATTENTION = "needs_attention"
+
+
+class TaskStatus(StrEnum):
+    OPEN = "open"
+    DONE = "done"
+
+
+class ApprovalStatus(StrEnum):
+    OPEN = "open"
+    APPROVED = "approved"
+    REJECTED = "rejected"
+    EXPIRED = "expired"
+
+
+class GrantPolicy(StrEnum):
+    ALLOW = "allow"
+    ASK = "ask"
+
+
+class Record(msgspec.Struct, frozen=True):
+    """One row. Changed by nobody but an operation."""
+
+
+class Workflow(Record, frozen=True):
+    id: str
+    name: str
+    timezone: str
+    status: WorkflowStatus
+    error: str
+    """Empty, or what a person must see to before anything runs again."""
+    error_class: FailureClass | None
+    error_run_id: str | None
+    """The run that set the error: resolving another run's mutation does not clear it."""
+    maintenance: bool
+    pending_retry_run_id: str | None
+    active_version_id: str | None
+    created_at: Millis
+    updated_at: Millis
+
+
+class ScriptVersion(Record, frozen=True):
+    id: str
+    workflow_id: str
+    major: int
+    minor: int
+    source: str
+    declaration: Json
+    created_at: Millis
+    activated_at: Millis | None
+
+
+class Handler(Record, frozen=True):
+    """A producer, consumer or job of a workflow: its own state and, if it runs by the clock, its schedule."""
+
+    workflow_id: str
+    name: str
+    kind: HandlerKind
+    declared: bool
+    """False once a newer script has dropped it; its state stays."""
+    schedule: Json | None
+    next_run_at: Millis | None
+    state: Json | None
+    wake_at: Millis | None
+    updated_at: Millis
+
+
+class Topic(Record, frozen=True):
+    id: int
+    workflow_id: str
+    name: str
+    declared: bool
+    consumer: str | None
+    """The one handler that may reserve from it."""
+
+
+class Session(Record, frozen=True):
+    """Runs that belong together for the eye. Decides nothing."""
+
+    id: str
+    workflow_id: str
+    trigger: str
+    started_at: Millis
+    ended_at: Millis | None
+    result: SessionResult | None
+    error: str
+    cost_micros: int
+    handler_run_count: int
+
+
+class Run(Record, frozen=True):
+    id: str
+    workflow_id: str
+    session_id: str
+    version_id: str
+    handler: str
+    kind: HandlerKind
+    phase: Phase
+    status: RunStatus
+    mutation_outcome: MutationOutcome
+    retry_of: str | None
+    title: str
+    """`ui.title`: the script's own words for what it is about to do."""
+    reserved_count: int
+    prepare_result: Json | None
+    mutation_result: Json | None
+    """What `next` is given when the outcome is success; a retry inherits it."""
+    output_state: Json | None
+    error_class: FailureClass | None
+    error_message: str
+    error_place: str
+    logs: Json
+    cost_micros: int
+    created_at: Millis
+    ended_at: Millis | None
+
+
+class Event(Record, frozen=True):
+    seq: int
+    """Append order, and the cursor of `peek`."""
+    id: str
+    topic_id: int
+    message_id: str
+    title: str
+    payload: Json
+    status: EventStatus
+    attempt: int
+    reserved_by_run_id: str | None
+    created_by_run_id: str | None
+    created_at: Millis
+    updated_at: Millis
+
+
+class Reservation(Record, frozen=True):
+    """History: this run held this event, at this attempt."""
+
+    run_id: str
+    event_id: str
+    attempt: int
+    reserved_at: Millis
+
+
+class Mutation(Record, frozen=True):
+    """A line of the ledger: one external call, known before it is made."""
+
+    id: str
+    identity_key: str
+    """The run's id in a consumer; the hash of chapter 14 inside an item."""
+    idempotency_key: str
+    """Handed to the connector; the same for every attempt."""
+    workflow_id: str
+    run_id: str
+    item_id: str | None
+    item_attempt: int | None
+    connector: str
+    method: str
+    params: Json
+    title: str
+    reconcilable: bool
+    status: MutationStatus
+    version: int
+    """Grows with every change: a verdict names the version it judged."""
+    result: Json | None
+    error: str
+    attempts: int
+    """How often the call was started."""
+    reconcile_attempts: int
+    next_reconcile_at: Millis | None
+    sent_at: Millis | None
+    resolved_by: Resolver | None
+    resolved_at: Millis | None
+    resolved_who: str
+    resolved_why: str
+    created_at: Millis
+    updated_at: Millis
+
+
+class Approval(Record, frozen=True):
+    """A question to a person: may this recorded call be made?"""
+
+    id: str
+    workflow_id: str
+    mutation_id: str
+    status: ApprovalStatus
+    requested_at: Millis
+    expires_at: Millis | None
+    decided_at: Millis | None
+    decided_by: str
+    reason: str
+
+
+class Grant(Record, frozen=True):
+    workflow_id: str
+    major: int
+    permission: str
+    policy: GrantPolicy
+    limits: Json
+    granted_by: str
+    granted_at: Millis
+
+
+class Item(Record, frozen=True):
+    """One attempt at a logical item. Earlier attempts stay readable."""
+
+    workflow_id: str
+    item_id: str
+    attempt: int
+    title: str
+    state: ItemState
+    run_id: str
+    """The last run that entered its scope."""
+    is_open: bool
+    """That run is inside the scope now."""
+    error: str
+    created_at: Millis
+    updated_at: Millis
+
+
+class MaintenanceTask(Record, frozen=True):
+    id: str
+    workflow_id: str
+    run_id: str
+    status: TaskStatus
+    evidence: Json
+    created_at: Millis
+    ended_at: Millis | None
+
+
+class JournalEntry(Record, frozen=True):
+    """One operation that happened. Never changed, never deleted."""
+
+    seq: int
+    at: Millis
+    operation: str
+    workflow_id: str | None
+    run_id: str | None
+    changed: Json
+    why: str
+
+
+TITLE_CHARS_MAX: Final = 500
+MESSAGE_ID_CHARS_MAX: Final = 512
+PEEK_DEFAULT: Final = 100
+PEEK_MAX: Final = 1000

@@ -1,0 +1,444 @@
+"""The mutation ledger: an external call is written here before it is made, and settled once.
+
+Settling is told apart from labelling: `apply`, `fail` and `skip` move the run and its events in the same
+transaction; `update_mutation_status` changes the label and nothing else. None of them touches a run's status.
+"""
+
+from typing import NoReturn
+
+from msgspec.structs import replace
+
+from keep_storage import rows, runs, workflows
+from keep_storage.errors import Reason, reject
+from keep_storage.ids import Millis
+from keep_storage.journal import Change, changed
+from keep_storage.model import (
+    Approval,
+    ApprovalStatus,
+    HandlerKind,
+    Item,
+    ItemState,
+    Json,
+    Mutation,
+    MutationOutcome,
+    MutationStatus,
+    Phase,
+    Resolver,
+    Run,
+    RunStatus,
+)
+from keep_storage.operations import (
+    ApplyMutation,
+    ApproveMutation,
+    AskFirst,
+    CreateMutation,
+    FailMutation,
+    RejectMutation,
+    SkipMutation,
+    UpdateMutationStatus,
+)
+from keep_storage.transaction import Queries, Transaction
+from keep_storage.transitions import MAY_SETTLE, MUTATION_NEXT, SETTLED, VERDICTS
+
+
+def existing(q: Queries, mutation_id: str) -> Mutation:
+    mutation = rows.mutation(q, mutation_id)
+    return mutation or reject(Reason.MUTATION_NOT_FOUND, f"There is no mutation {mutation_id!r}.")
+
+
+# Recording.
+
+
+def create_mutation(tx: Transaction, op: CreateMutation, now: Millis) -> Change[Mutation]:
+    run = runs.existing(tx, op.run_id)
+    if run.status is not RunStatus.ACTIVE:
+        reject(Reason.RUN_NOT_ACTIVE, f"Run {run.id!r} is {run.status}; it calls nothing any more.")
+    if op.send and op.ask_first:
+        reject(Reason.MUTATION_AWAITS_APPROVAL, "A call that a person must approve first cannot be sent at once.")
+    if run.kind is HandlerKind.PRODUCER:
+        reject(Reason.RUN_MAY_NOT_MUTATE, f"Run {run.id!r} is of a producer; producers only read.")
+    if run.kind is HandlerKind.CONSUMER:
+        return _record_for_consumer(tx, run, op, now)
+    return _record_in_item(tx, run, op, now)
+
+
+def _record_for_consumer(tx: Transaction, run: Run, op: CreateMutation, now: Millis) -> Change[Mutation]:
+    if op.item is not None:
+        reject(Reason.RUN_MAY_NOT_MUTATE, f"Run {run.id!r} is of a consumer; items belong to jobs.")
+    if run.phase is not Phase.MUTATING:
+        reject(Reason.RUN_MAY_NOT_MUTATE, f"Run {run.id!r} is {run.phase}; only `mutate` may change the outside.")
+    if first := rows.mutation_by_identity(tx, run.id):
+        reject(
+            Reason.MUTATION_EXISTS,
+            f"Run {run.id!r} has already called {first.connector}.{first.method}; a run mutates at most once.",
+        )
+    return _record(tx, _new(run, op, run.id, None, now), op.ask_first, now)
+
+
+def _record_in_item(tx: Transaction, run: Run, op: CreateMutation, now: Millis) -> Change[Mutation]:
+    if op.item is None:
+        reject(Reason.MUTATION_NEEDS_AN_ITEM, f"Job run {run.id!r} may mutate only inside `withItem`.")
+    if op.item.identity_key in ("", run.id):
+        reject(
+            Reason.MUTATION_NEEDS_AN_IDENTITY,
+            f"A mutation of item {op.item.item_id!r} needs its identity hash.",
+        )
+    item = rows.open_item(tx, run.id)
+    if item is None or item.item_id != op.item.item_id:
+        reject(Reason.ITEM_NOT_OPEN, f"Run {run.id!r} is not inside item {op.item.item_id!r}.")
+    if item.state in (ItemState.DONE, ItemState.SKIPPED):
+        reject(
+            Reason.ITEM_IS_DONE,
+            f"Item {item.item_id!r} is {item.state} and may not change the outside again. "
+            "Check `ctx.item.isDone` before the call.",
+        )
+    known = rows.mutation_by_identity(tx, op.item.identity_key)
+    if known is None:
+        return _record(tx, _new(run, op, op.item.identity_key, item, now), op.ask_first, now)
+    if known.status is MutationStatus.APPLIED:
+        return changed(known, run.workflow_id, run.id, mutation=known.id, replayed=True)
+    if known.status is not MutationStatus.FAILED:
+        reject(
+            Reason.MUTATION_OUTCOME_UNKNOWN,
+            f"Mutation {known.id!r} of item {item.item_id!r} is {known.status}; settle it before trying again.",
+        )
+    return _record_again(tx, run, known, op, now)
+
+
+def _new(run: Run, op: CreateMutation, identity_key: str, item: Item | None, now: Millis) -> Mutation:
+    return Mutation(
+        id=op.id,
+        identity_key=identity_key,
+        idempotency_key=op.idempotency_key,
+        workflow_id=run.workflow_id,
+        run_id=run.id,
+        item_id=item.item_id if item else None,
+        item_attempt=item.attempt if item else None,
+        connector=op.connector,
+        method=op.method,
+        params=op.params,
+        title=run.title if item is None else item.title,
+        reconcilable=op.reconcilable,
+        status=MutationStatus.IN_FLIGHT if op.send else MutationStatus.PENDING,
+        version=1,
+        result=None,
+        error="",
+        attempts=int(op.send),
+        reconcile_attempts=0,
+        next_reconcile_at=None,
+        sent_at=now if op.send else None,
+        resolved_by=None,
+        resolved_at=None,
+        resolved_who="",
+        resolved_why="",
+        created_at=now,
+        updated_at=now,
+    )
+
+
+def _record(tx: Transaction, mutation: Mutation, ask_first: AskFirst | None, now: Millis) -> Change[Mutation]:
+    if not rows.insert_mutation(tx, mutation):
+        reject(Reason.ID_TAKEN, f"There is already a mutation {mutation.id!r}.")
+    return _recorded(tx, mutation, ask_first, now)
+
+
+def _record_again(tx: Transaction, run: Run, known: Mutation, op: CreateMutation, now: Millis) -> Change[Mutation]:
+    """It did not happen last time: the same line of the ledger, the same idempotency key, one attempt more."""
+    again = replace(
+        known,
+        run_id=run.id,
+        params=op.params,
+        status=MutationStatus.IN_FLIGHT if op.send else MutationStatus.PENDING,
+        version=known.version + 1,
+        error="",
+        attempts=known.attempts + int(op.send),
+        reconcile_attempts=0,
+        sent_at=now if op.send else known.sent_at,
+        resolved_by=None,
+        resolved_at=None,
+        resolved_who="",
+        resolved_why="",
+        updated_at=now,
+    )
+    rows.save_mutation(tx, again)
+    return _recorded(tx, again, op.ask_first, now)
+
+
+def _recorded(tx: Transaction, mutation: Mutation, ask_first: AskFirst | None, now: Millis) -> Change[Mutation]:
+    if ask_first:
+        approval = Approval(
+            id=ask_first.approval_id,
+            workflow_id=mutation.workflow_id,
+            mutation_id=mutation.id,
+            status=ApprovalStatus.OPEN,
+            requested_at=now,
+            expires_at=ask_first.expires_at,
+            decided_at=None,
+            decided_by="",
+            reason="",
+        )
+        if not rows.insert_approval(tx, approval):
+            reject(Reason.ID_TAKEN, f"There is already an approval {approval.id!r}.")
+    return changed(
+        mutation,
+        mutation.workflow_id,
+        mutation.run_id,
+        mutation=mutation.id,
+        call=f"{mutation.connector}.{mutation.method}",
+        mutation_status=mutation.status,
+        approval=ask_first.approval_id if ask_first else None,
+    )
+
+
+# Labelling.
+
+
+def update_mutation_status(tx: Transaction, op: UpdateMutationStatus, now: Millis) -> Change[Mutation]:
+    mutation = _unsettled(tx, op.mutation_id, op.expected_version)
+    if op.status in SETTLED or op.status not in MUTATION_NEXT[mutation.status]:
+        reject(
+            Reason.MUTATION_TRANSITION_REFUSED,
+            f"Mutation {mutation.id!r} is {mutation.status}; it cannot be labelled {op.status}. "
+            "What became of it is said by applying, failing or skipping it.",
+        )
+    if op.status is MutationStatus.IN_FLIGHT and rows.open_approval(tx, mutation.id):
+        reject(Reason.MUTATION_AWAITS_APPROVAL, f"Mutation {mutation.id!r} waits for a person's approval.")
+    if op.status is MutationStatus.NEEDS_RECONCILE and not mutation.reconcilable:
+        reject(
+            Reason.MUTATION_CANNOT_BE_RECONCILED,
+            f"{mutation.connector}.{mutation.method} has no way to check; only a person can tell.",
+        )
+    labelled = label(mutation, op.status, op.error, op.next_reconcile_at, now)
+    rows.save_mutation(tx, labelled)
+    return changed(
+        labelled,
+        mutation.workflow_id,
+        mutation.run_id,
+        op.why or op.error,
+        mutation=mutation.id,
+        mutation_status=[mutation.status, op.status],
+        by=op.by,
+    )
+
+
+def label(
+    mutation: Mutation, status: MutationStatus, error: str, next_reconcile_at: Millis | None, now: Millis
+) -> Mutation:
+    """The same mutation in another unsettled state, with its counters."""
+    starts = status is MutationStatus.IN_FLIGHT
+    checked_again = status is mutation.status is MutationStatus.NEEDS_RECONCILE
+    asked_to_try_again = mutation.status is MutationStatus.INDETERMINATE
+    return replace(
+        mutation,
+        status=status,
+        version=mutation.version + 1,
+        error=error or mutation.error,
+        attempts=mutation.attempts + int(starts),
+        reconcile_attempts=0 if asked_to_try_again else mutation.reconcile_attempts + int(checked_again),
+        next_reconcile_at=next_reconcile_at if status is MutationStatus.NEEDS_RECONCILE else None,
+        sent_at=now if starts else mutation.sent_at,
+        updated_at=now,
+    )
+
+
+def _unsettled(q: Queries, mutation_id: str, expected_version: int | None) -> Mutation:
+    mutation = existing(q, mutation_id)
+    if mutation.status in SETTLED:
+        who = f" by {mutation.resolved_who}" if mutation.resolved_who else ""
+        reject(
+            Reason.MUTATION_ALREADY_SETTLED,
+            f"Mutation {mutation_id!r} is already {mutation.status} ({mutation.resolved_by}{who}).",
+        )
+    if expected_version not in (None, mutation.version):
+        reject(
+            Reason.MUTATION_VERSION_STALE,
+            f"Mutation {mutation_id!r} is at version {mutation.version}, not {expected_version}: it changed since "
+            "you looked. Look again.",
+        )
+    return mutation
+
+
+# Settling.
+
+
+def apply_mutation(tx: Transaction, op: ApplyMutation, now: Millis) -> Change[Mutation]:
+    mutation = _unsettled(tx, op.mutation_id, op.expected_version)
+    if mutation.status is MutationStatus.PENDING:
+        reject(Reason.MUTATION_NOT_SENT, f"Mutation {mutation.id!r} was never sent; it cannot have happened.")
+    run = _may_settle(tx, mutation, op.resolved_by)
+    settled = _settled(mutation, MutationStatus.APPLIED, op.resolved_by, op.by, op.why, now, result=op.result)
+    return _settle(tx, run, mutation, settled, MutationOutcome.SUCCESS, now)
+
+
+def fail_mutation(tx: Transaction, op: FailMutation, now: Millis) -> Change[Mutation]:
+    mutation = _unsettled(tx, op.mutation_id, op.expected_version)
+    if rows.open_approval(tx, mutation.id):
+        reject(
+            Reason.MUTATION_AWAITS_APPROVAL,
+            f"Mutation {mutation.id!r} is a question to a person; answer that.",
+        )
+    run = _may_settle(tx, mutation, op.resolved_by)
+    settled = _settled(mutation, MutationStatus.FAILED, op.resolved_by, op.by, op.why, now, error=op.error)
+    return _settle(tx, run, mutation, settled, MutationOutcome.FAILURE, now)
+
+
+def skip_mutation(tx: Transaction, op: SkipMutation, now: Millis) -> Change[Mutation]:
+    mutation = _unsettled(tx, op.mutation_id, op.expected_version)
+    if rows.open_approval(tx, mutation.id):
+        reject(
+            Reason.MUTATION_AWAITS_APPROVAL,
+            f"Mutation {mutation.id!r} is a question to a person; answer that.",
+        )
+    run = _may_settle(tx, mutation, Resolver.USER_SKIP)
+    settled = _settled(mutation, MutationStatus.FAILED, Resolver.USER_SKIP, op.by, op.why, now)
+    return _settle(tx, run, mutation, settled, MutationOutcome.SKIPPED, now)
+
+
+def _may_settle(q: Queries, mutation: Mutation, resolver: Resolver) -> Run:
+    """The run whose mutation this is, if `resolver` may say what became of it."""
+    run = runs.existing(q, mutation.run_id)
+    if resolver in VERDICTS and run.status is RunStatus.ACTIVE:
+        reject(
+            Reason.RUN_STILL_ACTIVE,
+            f"Run {run.id!r} is still at work on mutation {mutation.id!r}; a person is asked once it has paused.",
+        )
+    if resolver not in MAY_SETTLE[mutation.status]:
+        _refuse_resolver(mutation, resolver)
+    return run
+
+
+def _refuse_resolver(mutation: Mutation, resolver: Resolver) -> NoReturn:
+    where = f"Mutation {mutation.id!r} is {mutation.status}"
+    if mutation.status is MutationStatus.INDETERMINATE:
+        reject(Reason.ONLY_A_PERSON_CAN_ASSERT, f"{where}; only a person can say what became of it.")
+    if mutation.status is MutationStatus.IN_FLIGHT:
+        reject(Reason.MUTATION_IN_FLIGHT, f"{where}; nobody can tell before the call has ended.")
+    reject(Reason.MUTATION_TRANSITION_REFUSED, f"{where}; {resolver} has no say in it.")
+
+
+def _settled(
+    mutation: Mutation,
+    status: MutationStatus,
+    resolver: Resolver,
+    who: str,
+    why: str,
+    now: Millis,
+    *,
+    result: Json | None = None,
+    error: str = "",
+) -> Mutation:
+    return replace(
+        mutation,
+        status=status,
+        version=mutation.version + 1,
+        result=result,
+        error=error or mutation.error,
+        next_reconcile_at=None,
+        resolved_by=resolver,
+        resolved_at=now,
+        resolved_who=who,
+        resolved_why=why,
+        updated_at=now,
+    )
+
+
+def _settle(
+    tx: Transaction, run: Run, before: Mutation, settled: Mutation, outcome: MutationOutcome, now: Millis
+) -> Change[Mutation]:
+    """Write the outcome, and let the run, its events and its workflow follow."""
+    rows.save_mutation(tx, settled)
+    if run.kind is HandlerKind.CONSUMER:
+        rows.set_outcome(tx, run.id, Phase.MUTATED, outcome, settled.result)
+        if outcome is MutationOutcome.FAILURE:
+            rows.release_events(tx, run.id, now)
+        elif outcome is MutationOutcome.SKIPPED:
+            rows.skip_events(tx, run.id, now)
+    elif outcome is MutationOutcome.SKIPPED:
+        _skip_item(tx, settled, now)
+    if run.status is not RunStatus.ACTIVE:
+        _let_workflow_go_on(tx, run, outcome, now)
+    return changed(
+        settled,
+        run.workflow_id,
+        run.id,
+        settled.resolved_why or settled.error,
+        mutation=settled.id,
+        mutation_status=[before.status, settled.status],
+        outcome=outcome,
+        resolved_by=settled.resolved_by,
+        by=settled.resolved_who,
+    )
+
+
+def _let_workflow_go_on(tx: Transaction, run: Run, outcome: MutationOutcome, now: Millis) -> None:
+    """The question that stopped the workflow is answered. An active run never stopped it."""
+    workflow = workflows.existing(tx, run.workflow_id)
+    if workflow.error_run_id == run.id:
+        workflow = workflows.without_error(workflow, now)
+    if run.kind is HandlerKind.CONSUMER:
+        if outcome is MutationOutcome.FAILURE and workflow.pending_retry_run_id == run.id:
+            workflow = replace(workflow, pending_retry_run_id=None)
+        elif outcome is not MutationOutcome.FAILURE:
+            workflow = replace(workflow, pending_retry_run_id=run.id)
+    rows.save_workflow(tx, replace(workflow, updated_at=now))
+
+
+def _skip_item(tx: Transaction, mutation: Mutation, now: Millis) -> None:
+    assert mutation.item_id, "a job mutates only inside an item"
+    item = rows.item(tx, mutation.workflow_id, mutation.item_id)
+    assert item, "a mutation's item is never deleted"
+    if item.attempt == mutation.item_attempt:
+        rows.save_item(tx, replace(item, state=ItemState.SKIPPED, updated_at=now))
+
+
+# Approvals: a recorded call waits for a person.
+
+
+def approve_mutation(tx: Transaction, op: ApproveMutation, now: Millis) -> Change[Mutation]:
+    approval, mutation = _question(tx, op.approval_id)
+    if approval.expires_at is not None and approval.expires_at <= now:
+        reject(Reason.APPROVAL_EXPIRED, f"Approval {approval.id!r} expired; the call will not be made.")
+    _answer(tx, approval, ApprovalStatus.APPROVED, op.by, op.why, now)
+    sent = label(mutation, MutationStatus.IN_FLIGHT, "", None, now)
+    rows.save_mutation(tx, sent)
+    return changed(
+        sent,
+        mutation.workflow_id,
+        mutation.run_id,
+        op.why,
+        mutation=mutation.id,
+        mutation_status=[mutation.status, sent.status],
+        approval=ApprovalStatus.APPROVED,
+        by=op.by,
+    )
+
+
+def reject_mutation(tx: Transaction, op: RejectMutation, now: Millis) -> Change[Mutation]:
+    approval, mutation = _question(tx, op.approval_id)
+    status = ApprovalStatus.EXPIRED if op.expired else ApprovalStatus.REJECTED
+    _answer(tx, approval, status, op.by, op.why, now)
+    if op.skip:
+        return skip_mutation(tx, SkipMutation(mutation.id, by=op.by, why=op.why), now)
+    resolver = Resolver.APPROVAL_EXPIRED if op.expired else Resolver.APPROVAL_REJECTED
+    return fail_mutation(tx, FailMutation(mutation.id, resolved_by=resolver, by=op.by, why=op.why), now)
+
+
+def _question(q: Queries, approval_id: str) -> tuple[Approval, Mutation]:
+    """An open question and the call it is about, whose run has stopped to wait."""
+    approval = rows.approval(q, approval_id) or reject(
+        Reason.APPROVAL_NOT_FOUND, f"There is no approval {approval_id!r}."
+    )
+    if approval.status is not ApprovalStatus.OPEN:
+        reject(
+            Reason.APPROVAL_ALREADY_DECIDED,
+            f"Approval {approval_id!r} is already {approval.status}, by {approval.decided_by or 'nobody named'}.",
+        )
+    mutation = existing(q, approval.mutation_id)
+    run = runs.existing(q, mutation.run_id)
+    if run.status is RunStatus.ACTIVE:
+        reject(Reason.RUN_STILL_ACTIVE, f"Run {run.id!r} has not paused for approval {approval_id!r} yet.")
+    return approval, mutation
+
+
+def _answer(tx: Transaction, approval: Approval, status: ApprovalStatus, by: str, why: str, now: Millis) -> None:
+    rows.decide_approval(tx, replace(approval, status=status, decided_at=now, decided_by=by, reason=why))

@@ -1,0 +1,430 @@
+"""Every change there is, as a value. An operation says everything: ids and texts come with it, and the time is
+the store's. It is applied whole or not at all, and answered once.
+
+`Operation[T]` carries the type of its answer. `manager.py` says which function applies it.
+"""
+
+from typing import Any, Generic, TypeVar
+
+import msgspec
+
+from keep_storage.ids import Millis
+from keep_storage.model import (
+    Event,
+    FailureClass,
+    Grant,
+    GrantPolicy,
+    HandlerKind,
+    Item,
+    ItemState,
+    Json,
+    MaintenanceTask,
+    Mutation,
+    MutationStatus,
+    Phase,
+    Resolver,
+    Run,
+    RunStatus,
+    ScriptVersion,
+    Session,
+    Workflow,
+)
+
+T_co = TypeVar("T_co", covariant=True)
+
+
+class Operation(msgspec.Struct, Generic[T_co], frozen=True):
+    """A change to the execution model, answered with a `T`."""
+
+
+class Together(Operation[tuple[Any, ...]], frozen=True):
+    """Several operations as one: in order, all or none, answered with a tuple."""
+
+    operations: tuple[Operation[Any], ...]
+
+
+class Done(msgspec.Struct, Generic[T_co], frozen=True):
+    """The operation happened, and is durable."""
+
+    answer: T_co
+
+    def unwrap(self) -> T_co:
+        return self.answer
+
+
+class Refused(msgspec.Struct, frozen=True):
+    """The operation did not happen: `Rejected`, or a bug that raised inside it."""
+
+    error: Exception
+
+    def unwrap(self) -> Any:
+        raise self.error
+
+
+Outcome = Done[Any] | Refused
+
+
+# Parts of operations.
+
+
+class HandlerSpec(msgspec.Struct, frozen=True):
+    """A handler as a script declares it."""
+
+    name: str
+    kind: HandlerKind
+    subscribe: tuple[str, ...] = ()
+    schedule: Json | None = None
+    first_run_at: Millis | None = None
+
+
+class Publish(msgspec.Struct, frozen=True):
+    """An event to append to a topic, or to update while it is still pending."""
+
+    id: str
+    topic: str
+    message_id: str
+    title: str
+    payload: Json = "null"
+
+
+class Reserve(msgspec.Struct, frozen=True):
+    """Events of one topic that a PrepareResult claims, by message id."""
+
+    topic: str
+    ids: tuple[str, ...]
+
+
+class RunError(msgspec.Struct, frozen=True):
+    """Why a run stopped: the host's class, the message, and where in the author's script."""
+
+    cls: FailureClass
+    message: str
+    place: str = ""
+
+
+class ItemScope(msgspec.Struct, frozen=True):
+    """The logical item in which a job mutates, and the identity of the mutation in it (chapter 14)."""
+
+    item_id: str
+    identity_key: str
+
+
+class AskFirst(msgspec.Struct, frozen=True):
+    """Hold the call until a person has approved it."""
+
+    approval_id: str
+    expires_at: Millis | None = None
+
+
+# Workflows and scripts.
+
+
+class CreateWorkflow(Operation[Workflow], frozen=True):
+    id: str
+    name: str
+    timezone: str = "UTC"
+
+
+class AddScriptVersion(Operation[ScriptVersion], frozen=True):
+    id: str
+    workflow_id: str
+    major: int
+    minor: int
+    source: str
+    declaration: Json = "{}"
+
+
+class ActivateScript(Operation[Workflow], frozen=True):
+    """Make a version the one that runs. Topics and handlers become those it declares; events and state stay."""
+
+    version_id: str
+    topics: tuple[str, ...]
+    handlers: tuple[HandlerSpec, ...]
+
+
+class GrantPermission(Operation[Grant], frozen=True):
+    workflow_id: str
+    major: int
+    permission: str
+    policy: GrantPolicy
+    limits: Json = "{}"
+    by: str = ""
+
+
+class PauseWorkflow(Operation[Workflow], frozen=True):
+    workflow_id: str
+    by: str = ""
+
+
+class ResumeWorkflow(Operation[Workflow], frozen=True):
+    """Set the status to `active`. Does not clear `workflow.error`."""
+
+    workflow_id: str
+    by: str = ""
+
+
+class ArchiveWorkflow(Operation[Workflow], frozen=True):
+    workflow_id: str
+    by: str = ""
+
+
+class ClearWorkflowError(Operation[Workflow], frozen=True):
+    """A person says "I fixed it". Refused while the error is an open question about a mutation."""
+
+    workflow_id: str
+    by: str
+    why: str = ""
+
+
+# Sessions and runs.
+
+
+class CreateSession(Operation[Session], frozen=True):
+    id: str
+    workflow_id: str
+    trigger: str = ""
+
+
+class FinishSession(Operation[Session], frozen=True):
+    session_id: str
+
+
+class CreateRun(Operation[Run], frozen=True):
+    """Start a handler. `phase` may be `preparing` for a consumer whose `prepare` starts at once."""
+
+    id: str
+    session_id: str
+    handler: str
+    phase: Phase = Phase.PENDING
+
+
+class CreateRetryRun(Operation[Run], frozen=True):
+    """Carry on at `next` after a mutation that is settled for good, with the same stored result."""
+
+    id: str
+    failed_run_id: str
+    session_id: str
+
+
+class UpdateHandlerRunStatus(Operation[Run], frozen=True):
+    """A run stops before its commit: failure, pause or crash. Decides what becomes of its events."""
+
+    run_id: str
+    status: RunStatus
+    error: RunError | None = None
+    logs: Json = "[]"
+    cost_micros: int = 0
+
+
+class UpdateConsumerPhase(Operation[Run], frozen=True):
+    """A consumer moves on. `prepared` takes the PrepareResult and reserves its events; nothing else does."""
+
+    run_id: str
+    phase: Phase
+    reservations: tuple[Reserve, ...] = ()
+    prepare_result: Json | None = None
+    title: str = ""
+    wake_at: Millis | None = None
+
+
+class CommitConsumer(Operation[Run], frozen=True):
+    """`next` returned: consume the events, append the publishes, keep the state. One transaction."""
+
+    run_id: str
+    publishes: tuple[Publish, ...] = ()
+    state: Json | None = None
+    logs: Json = "[]"
+    cost_micros: int = 0
+
+
+class CommitProducer(Operation[Run], frozen=True):
+    """A producer returned: append the publishes, keep the state, set the next run. One transaction."""
+
+    run_id: str
+    next_run_at: Millis | None
+    publishes: tuple[Publish, ...] = ()
+    state: Json | None = None
+    logs: Json = "[]"
+    cost_micros: int = 0
+
+
+class CommitJob(Operation[Run], frozen=True):
+    """A job returned: keep the state, set the next run."""
+
+    run_id: str
+    next_run_at: Millis | None
+    state: Json | None = None
+    logs: Json = "[]"
+    cost_micros: int = 0
+
+
+# Mutations.
+
+
+class CreateMutation(Operation[Mutation], frozen=True):
+    """Write an external call into the ledger before it is made.
+
+    `send=True` records it as `in_flight` at once: when this is answered, the call may be made. Inside an item
+    the ledger may already know the call: the answer is then the existing line (applied: use its result;
+    failed: it has been set `in_flight` again if `send`).
+    """
+
+    id: str
+    run_id: str
+    connector: str
+    method: str
+    params: Json
+    idempotency_key: str
+    reconcilable: bool
+    send: bool = False
+    item: ItemScope | None = None
+    ask_first: AskFirst | None = None
+
+
+class UpdateMutationStatus(Operation[Mutation], frozen=True):
+    """Move a mutation between its unsettled states. Labels only: nothing else changes."""
+
+    mutation_id: str
+    status: MutationStatus
+    error: str = ""
+    next_reconcile_at: Millis | None = None
+    by: str = ""
+    why: str = ""
+    expected_version: int | None = None
+
+
+class ApplyMutation(Operation[Mutation], frozen=True):
+    """The effect exists, and this is its result. From here the run can only go forward."""
+
+    mutation_id: str
+    result: Json = "null"
+    resolved_by: Resolver = Resolver.CONNECTOR
+    by: str = ""
+    why: str = ""
+    expected_version: int | None = None
+
+
+class FailMutation(Operation[Mutation], frozen=True):
+    """The effect does not exist. The events are released."""
+
+    mutation_id: str
+    error: str = ""
+    resolved_by: Resolver = Resolver.CONNECTOR
+    by: str = ""
+    why: str = ""
+    expected_version: int | None = None
+
+
+class SkipMutation(Operation[Mutation], frozen=True):
+    """A person gives up on knowing. The events are skipped; `next` still runs, through the retry path."""
+
+    mutation_id: str
+    by: str = ""
+    why: str = ""
+    expected_version: int | None = None
+
+
+class ApproveMutation(Operation[Mutation], frozen=True):
+    """A person allows the recorded call: it is `in_flight` when this is answered."""
+
+    approval_id: str
+    by: str
+    why: str = ""
+
+
+class RejectMutation(Operation[Mutation], frozen=True):
+    """A person (or the clock, with `expired`) refuses the recorded call: as failed, or skipped."""
+
+    approval_id: str
+    by: str
+    why: str = ""
+    skip: bool = False
+    expired: bool = False
+
+
+# Events and items.
+
+
+class PublishEvents(Operation[tuple[Event, ...]], frozen=True):
+    """Append events from outside any handler: a webhook of the embedding service, a test."""
+
+    workflow_id: str
+    publishes: tuple[Publish, ...]
+
+
+class SkipEvent(Operation[Event], frozen=True):
+    """A person skips a pending event."""
+
+    workflow_id: str
+    topic: str
+    message_id: str
+    by: str = ""
+    why: str = ""
+
+
+class OpenItem(Operation[Item], frozen=True):
+    """A job enters `withItem`. The answer's state says whether the item is already done."""
+
+    run_id: str
+    item_id: str
+    title: str
+
+
+class CloseItem(Operation[Item], frozen=True):
+    run_id: str
+    item_id: str
+    state: ItemState
+    error: str = ""
+
+
+class SkipItem(Operation[Item], frozen=True):
+    """A person skips an item: like `done`, it may not mutate any more."""
+
+    workflow_id: str
+    item_id: str
+    by: str = ""
+    why: str = ""
+
+
+class ReprocessItem(Operation[Item], frozen=True):
+    """A person asks for the item to be processed anew: the next attempt shares nothing with this one."""
+
+    workflow_id: str
+    item_id: str
+    by: str = ""
+    why: str = ""
+
+
+# Maintenance and recovery.
+
+
+class CreateMaintenanceTask(Operation[MaintenanceTask], frozen=True):
+    """The durable order to repair the script, for the run whose logic error set the flag."""
+
+    workflow_id: str
+    evidence: Json = "{}"
+
+
+class ExitMaintenanceMode(Operation[Workflow], frozen=True):
+    """The script is repaired. A pending retry stays pending."""
+
+    workflow_id: str
+    by: str = ""
+
+
+class RecoverCrashedRuns(Operation[tuple[Run, ...]], frozen=True):
+    """Settle what a dead process left active: in one workflow, or everywhere."""
+
+    workflow_id: str | None = None
+
+
+class RecoverUnfinishedSessions(Operation[tuple[Session, ...]], frozen=True):
+    """Finish open sessions whose runs have all committed."""
+
+    workflow_id: str | None = None
+
+
+class RecoverMaintenanceMode(Operation[tuple[MaintenanceTask, ...]], frozen=True):
+    """Create the tasks that a crash swallowed."""
+
+    workflow_id: str | None = None

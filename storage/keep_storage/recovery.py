@@ -1,0 +1,146 @@
+"""What a dead process left behind, settled by the same rules as everything else. There is no other path.
+
+Recovery never guesses: an effect that may exist is held, one that was never sent did not happen.
+"""
+
+from typing import TypeVar
+
+from msgspec.structs import replace
+
+from keep_storage import mutations, rows, runs, sessions, workflows
+from keep_storage.errors import Reason, reject
+from keep_storage.ids import Millis
+from keep_storage.journal import Change, Entry, changed
+from keep_storage.model import (
+    Event,
+    FailureClass,
+    MaintenanceTask,
+    Mutation,
+    MutationStatus,
+    Resolver,
+    Run,
+    RunStatus,
+    Session,
+    TaskStatus,
+    Workflow,
+)
+from keep_storage.operations import (
+    CreateMaintenanceTask,
+    ExitMaintenanceMode,
+    FailMutation,
+    RecoverCrashedRuns,
+    RecoverMaintenanceMode,
+    RecoverUnfinishedSessions,
+    RunError,
+)
+from keep_storage.transaction import Queries, Transaction
+from keep_storage.transitions import UNCERTAIN
+
+T = TypeVar("T")
+
+_CRASHED = RunError(FailureClass.INTERNAL, "The process ended while this run was active.")
+_UNCERTAIN = RunError(
+    FailureClass.INDETERMINATE,
+    "Mutation outcome uncertain: the process ended before the answer was recorded.",
+)
+_HELD = RunError(FailureClass.PERMISSION, "Approval required: a recorded call waits for a person.")
+
+
+def recover_crashed_runs(tx: Transaction, op: RecoverCrashedRuns, now: Millis) -> Change[tuple[Run, ...]]:
+    """Every active run, and every call that was approved and sent while its run was paused."""
+    recovered = [_recover_run(tx, run, now) for run in rows.active_runs(tx, op.workflow_id)]
+    for mutation in rows.calls_left_in_flight(tx, op.workflow_id):
+        _admit_not_knowing(tx, mutation, now)
+        run = runs.existing(tx, mutation.run_id)
+        if run.status is RunStatus.PAUSED_APPROVAL:
+            recovered.append(runs.stop(tx, run, RunStatus.PAUSED_RECONCILIATION, _UNCERTAIN, now, logs=run.logs))
+    return _all(recovered)
+
+
+def _recover_run(tx: Transaction, run: Run, now: Millis) -> Change[Run]:
+    mutation = rows.unsettled_mutation_of_run(tx, run.id)
+    if mutation is None:
+        return runs.stop(tx, run, RunStatus.CRASHED, _CRASHED, now)
+    if mutation.status in UNCERTAIN:
+        _admit_not_knowing(tx, mutation, now)
+        return runs.stop(tx, run, RunStatus.PAUSED_RECONCILIATION, _UNCERTAIN, now)
+    if rows.open_approval(tx, mutation.id):
+        return runs.stop(tx, run, RunStatus.PAUSED_APPROVAL, _HELD, now)
+    never_sent = FailMutation(mutation.id, error="Never sent.", resolved_by=Resolver.RECOVERY)
+    mutations.fail_mutation(tx, never_sent, now)
+    return runs.stop(tx, runs.existing(tx, run.id), RunStatus.CRASHED, _CRASHED, now)
+
+
+def _admit_not_knowing(tx: Transaction, mutation: Mutation, now: Millis) -> None:
+    """A call in flight becomes a question: to the connector if it can check, else to a person."""
+    if mutation.status is not MutationStatus.IN_FLIGHT:
+        return
+    if mutation.reconcilable:
+        status, due = MutationStatus.NEEDS_RECONCILE, now
+    else:
+        status, due = MutationStatus.INDETERMINATE, None
+    rows.save_mutation(tx, mutations.label(mutation, status, _UNCERTAIN.message, due, now))
+
+
+def recover_unfinished_sessions(
+    tx: Transaction, op: RecoverUnfinishedSessions, now: Millis
+) -> Change[tuple[Session, ...]]:
+    finished = [sessions.complete(tx, session, now) for session in rows.completed_open_sessions(tx, op.workflow_id)]
+    return _all([changed(session, session.workflow_id, None, session=session.id) for session in finished])
+
+
+# Maintenance: the flag is set with the failure; the task may be lost in a crash, and is created again.
+
+
+def create_maintenance_task(tx: Transaction, op: CreateMaintenanceTask, now: Millis) -> Change[MaintenanceTask]:
+    workflow = workflows.existing(tx, op.workflow_id)
+    if not workflow.maintenance:
+        reject(Reason.WORKFLOW_NOT_IN_MAINTENANCE, f"Workflow {op.workflow_id!r} needs no repair.")
+    if task := rows.open_task(tx, op.workflow_id):
+        reject(Reason.MAINTENANCE_TASK_EXISTS, f"Task {task.id!r} already repairs workflow {op.workflow_id!r}.")
+    return _order_repair(tx, workflow, op.evidence, now)
+
+
+def recover_maintenance_mode(
+    tx: Transaction, op: RecoverMaintenanceMode, now: Millis
+) -> Change[tuple[MaintenanceTask, ...]]:
+    without = rows.maintenance_without_task(tx, op.workflow_id)
+    return _all([_order_repair(tx, workflow, "{}", now) for workflow in without])
+
+
+def _order_repair(tx: Transaction, workflow: Workflow, evidence: str, now: Millis) -> Change[MaintenanceTask]:
+    failed = rows.last_logic_failure(tx, workflow.id)
+    assert failed, "maintenance is set only by a run that failed by its logic"
+    task = MaintenanceTask(
+        # One task for one failure: the id says which, so creating it twice cannot happen.
+        id=failed.id.replace("run_", "task_", 1),
+        workflow_id=workflow.id,
+        run_id=failed.id,
+        status=TaskStatus.OPEN,
+        evidence=evidence,
+        created_at=now,
+        ended_at=None,
+    )
+    rows.insert_task(tx, task)
+    return changed(task, workflow.id, failed.id, task=task.id)
+
+
+def exit_maintenance_mode(tx: Transaction, op: ExitMaintenanceMode, now: Millis) -> Change[Workflow]:
+    workflow = workflows.existing(tx, op.workflow_id)
+    if not workflow.maintenance:
+        reject(Reason.WORKFLOW_NOT_IN_MAINTENANCE, f"Workflow {op.workflow_id!r} is not in maintenance.")
+    rows.end_task(tx, workflow.id, now)
+    workflow = replace(workflow, maintenance=False, updated_at=now)
+    rows.save_workflow(tx, workflow)
+    return changed(workflow, workflow.id, None, maintenance=[True, False], by=op.by)
+
+
+def assert_no_orphaned_reserved_events(q: Queries) -> list[Event]:
+    """Events held by a run that will never let go of them. A bug: reported loudly, never released."""
+    return rows.orphaned_events(q)
+
+
+def _all(changes: list[Change[T]]) -> Change[tuple[T, ...]]:
+    """Many changes as one, with a journal entry each."""
+    entries: tuple[Entry, ...] = tuple(entry for change in changes for entry in change.entries)
+    return Change(tuple(change.answer for change in changes), entries)

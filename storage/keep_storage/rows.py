@@ -1,0 +1,412 @@
+"""Typed access to the tables: named queries in, structs out. Decides nothing.
+
+Only the operations call what writes here; anyone may call what reads.
+"""
+
+import types
+import typing
+from collections.abc import Callable, Iterable
+from enum import StrEnum
+from functools import cache
+from typing import Any, TypeVar
+
+import msgspec
+
+from keep_storage.ids import Millis
+from keep_storage.model import (
+    Approval,
+    Event,
+    EventStatus,
+    Grant,
+    Handler,
+    HandlerKind,
+    Item,
+    Json,
+    MaintenanceTask,
+    Mutation,
+    MutationOutcome,
+    Phase,
+    Record,
+    Run,
+    ScriptVersion,
+    Session,
+    SessionResult,
+    Topic,
+    Workflow,
+    WorkflowStatus,
+)
+from keep_storage.transaction import Params, Queries, Row, Transaction
+
+R = TypeVar("R", bound=Record)
+A = TypeVar("A", bound=msgspec.Struct)
+
+Convert = Callable[[Any], Any]
+
+as_params: Callable[[msgspec.Struct], dict[str, Any]] = msgspec.structs.asdict
+
+
+@cache
+def converters(struct: type[msgspec.Struct]) -> tuple[tuple[int, Convert], ...]:
+    """The columns of a struct that are not stored as they are: enums and truth values, by position."""
+    found: list[tuple[int, Convert]] = []
+    for position, hint in enumerate(typing.get_type_hints(struct).values()):
+        options = typing.get_args(hint) if isinstance(hint, types.UnionType) else (hint,)
+        for option in options:
+            if option is bool:
+                found.append((position, bool))
+            elif isinstance(option, type) and issubclass(option, StrEnum):
+                table: dict[str | None, StrEnum | None] = {state.value: state for state in option}
+                if types.NoneType in options:
+                    table[None] = None
+                found.append((position, table.__getitem__))
+    return tuple(found)
+
+
+def decode(struct: type[A], row: Row) -> A:
+    """A row as a struct: the columns are the fields, in order."""
+    values = list(row)
+    for position, convert in converters(struct):
+        values[position] = convert(values[position])
+    return struct(*values)
+
+
+def find(q: Queries, struct: type[R], query: str, params: Params) -> R | None:
+    row = q.one(query, params)
+    return None if row is None else decode(struct, row)
+
+
+def find_all(q: Queries, struct: type[R], query: str, params: Params) -> list[R]:
+    return [decode(struct, row) for row in q.all(query, params)]
+
+
+# Workflows, scripts, handlers, topics.
+
+
+def workflow(q: Queries, workflow_id: str) -> Workflow | None:
+    return find(q, Workflow, "workflow_by_id", {"id": workflow_id})
+
+
+def insert_workflow(tx: Transaction, workflow: Workflow) -> None:
+    tx.run("insert_workflow", as_params(workflow))
+
+
+def save_workflow(tx: Transaction, workflow: Workflow) -> None:
+    tx.run("save_workflow", as_params(workflow))
+
+
+def version(q: Queries, version_id: str) -> ScriptVersion | None:
+    return find(q, ScriptVersion, "version_by_id", {"id": version_id})
+
+
+def version_by_number(q: Queries, workflow_id: str, major: int, minor: int) -> ScriptVersion | None:
+    numbers = {"workflow_id": workflow_id, "major": major, "minor": minor}
+    return find(q, ScriptVersion, "version_by_number", numbers)
+
+
+def insert_version(tx: Transaction, version: ScriptVersion) -> None:
+    tx.run("insert_version", as_params(version))
+
+
+def mark_version_activated(tx: Transaction, version_id: str, now: Millis) -> None:
+    tx.run("mark_version_activated", {"id": version_id, "activated_at": now})
+
+
+def replace_topics(tx: Transaction, workflow_id: str, consumers: Iterable[tuple[str, str | None]]) -> None:
+    tx.run("retire_topics", {"workflow_id": workflow_id})
+    for name, consumer in consumers:
+        tx.run("declare_topic", {"workflow_id": workflow_id, "name": name, "consumer": consumer})
+
+
+def replace_handlers(tx: Transaction, workflow_id: str, handlers: Iterable[Handler]) -> None:
+    tx.run("retire_handlers", {"workflow_id": workflow_id})
+    for handler in handlers:
+        tx.run("declare_handler", as_params(handler))
+
+
+def declared_topics(q: Queries, workflow_id: str) -> dict[str, Topic]:
+    topics = find_all(q, Topic, "topics_of_workflow", {"workflow_id": workflow_id})
+    return {topic.name: topic for topic in topics if topic.declared}
+
+
+def set_wake_at(tx: Transaction, run: Run, wake_at: Millis | None, now: Millis) -> None:
+    tx.run("set_wake_at", _handler_key(run) | {"wake_at": wake_at, "updated_at": now})
+
+
+def set_handler_state(tx: Transaction, run: Run, state: Json, now: Millis) -> None:
+    tx.run("set_handler_state", _handler_key(run) | {"state": state, "updated_at": now})
+
+
+def set_next_run_at(tx: Transaction, run: Run, next_run_at: Millis | None, now: Millis) -> None:
+    tx.run("set_next_run_at", _handler_key(run) | {"next_run_at": next_run_at, "updated_at": now})
+
+
+def _handler_key(run: Run) -> dict[str, Any]:
+    return {"workflow_id": run.workflow_id, "name": run.handler}
+
+
+def save_grant(tx: Transaction, grant: Grant) -> None:
+    tx.run("save_grant", as_params(grant))
+
+
+# Sessions.
+
+
+def session(q: Queries, session_id: str) -> Session | None:
+    return find(q, Session, "session_by_id", {"id": session_id})
+
+
+def open_session(q: Queries, workflow_id: str) -> Session | None:
+    return find(q, Session, "open_session", {"workflow_id": workflow_id})
+
+
+def insert_session(tx: Transaction, session: Session) -> None:
+    tx.run("insert_session", as_params(session))
+
+
+def end_session(tx: Transaction, session_id: str, result: SessionResult, error: str, now: Millis) -> None:
+    """Does nothing to a session that has ended: its first end stands."""
+    tx.run("end_session", {"id": session_id, "result": result, "error": error, "ended_at": now})
+
+
+def count_committed_run(tx: Transaction, session_id: str) -> None:
+    tx.run("count_committed_run", {"id": session_id})
+
+
+def uncommitted_run(q: Queries, session_id: str) -> str | None:
+    row = q.one("uncommitted_run_of_session", {"session_id": session_id})
+    return None if row is None else row[0]
+
+
+def completed_open_sessions(q: Queries, workflow_id: str | None) -> list[Session]:
+    return find_all(q, Session, "completed_open_sessions", _one_or_all(workflow_id))
+
+
+# Runs.
+
+
+class Admission(msgspec.Struct, frozen=True):
+    """All that decides whether a run may start in a session."""
+
+    workflow_id: str
+    status: WorkflowStatus
+    error: str
+    maintenance: bool
+    pending_retry_run_id: str | None
+    version_id: str
+    session_ended_at: Millis | None
+    handler_kind: HandlerKind | None
+    active_run_id: str | None
+
+
+def admission(q: Queries, session_id: str, handler: str) -> Admission | None:
+    row = q.one("admission", {"session_id": session_id, "handler": handler})
+    return None if row is None else decode(Admission, row)
+
+
+def run(q: Queries, run_id: str) -> Run | None:
+    return find(q, Run, "run_by_id", {"id": run_id})
+
+
+def insert_run(tx: Transaction, run: Run) -> bool:
+    """False if there is already a run with this id."""
+    return tx.one("insert_run", as_params(run)) is not None
+
+
+def save_run(tx: Transaction, run: Run) -> None:
+    tx.run("save_run", as_params(run))
+
+
+def set_phase(tx: Transaction, run_id: str, phase: Phase) -> None:
+    tx.run("set_phase", {"id": run_id, "phase": phase})
+
+
+def set_prepared(tx: Transaction, run: Run) -> None:
+    tx.run("set_prepared", as_params(run))
+
+
+def set_outcome(tx: Transaction, run_id: str, phase: Phase, outcome: MutationOutcome, result: Json | None) -> None:
+    settled = {"id": run_id, "phase": phase, "mutation_outcome": outcome, "mutation_result": result}
+    tx.run("set_outcome", settled)
+
+
+def active_runs(q: Queries, workflow_id: str | None) -> list[Run]:
+    return find_all(q, Run, "active_runs", _one_or_all(workflow_id))
+
+
+def last_logic_failure(q: Queries, workflow_id: str) -> Run | None:
+    return find(q, Run, "last_logic_failure", {"workflow_id": workflow_id})
+
+
+# Events.
+
+
+class Claim(msgspec.Struct, frozen=True):
+    """What decides whether a run may reserve an event. Without an id, the topic has no such event."""
+
+    consumer: str | None
+    event_id: str | None
+    status: EventStatus | None
+    attempt: int | None
+
+
+def claim(q: Queries, workflow_id: str, topic: str, message_id: str) -> Claim | None:
+    """Nothing if the topic is not declared."""
+    key = {"workflow_id": workflow_id, "topic": topic, "message_id": message_id}
+    row = q.one("claimable_event", key)
+    return None if row is None else decode(Claim, row)
+
+
+def event(q: Queries, workflow_id: str, topic: str, message_id: str) -> Event | None:
+    key = {"workflow_id": workflow_id, "topic": topic, "message_id": message_id}
+    return find(q, Event, "event_in_topic", key)
+
+
+def publish_event(
+    tx: Transaction,
+    *,
+    event_id: str,
+    topic_id: int,
+    message_id: str,
+    title: str,
+    payload: Json,
+    created_by_run_id: str | None,
+    now: Millis,
+) -> str | None:
+    """The id of the event that was appended or updated; nothing if it is pinned, or the same as before."""
+    row = tx.one(
+        "publish_event",
+        {
+            "id": event_id,
+            "topic_id": topic_id,
+            "message_id": message_id,
+            "title": title,
+            "payload": payload,
+            "created_by_run_id": created_by_run_id,
+            "now": now,
+        },
+    )
+    return None if row is None else row[0]
+
+
+def inherit_roots(tx: Transaction, event_id: str, run_id: str) -> None:
+    tx.run("inherit_roots", {"event_id": event_id, "run_id": run_id})
+
+
+def reserve_event(tx: Transaction, run_id: str, event_id: str, attempt: int, now: Millis) -> None:
+    held = {"run_id": run_id, "event_id": event_id, "attempt": attempt, "now": now}
+    tx.run("reserve_event", held)
+    tx.run("record_reservation", held)
+
+
+def consume_events(tx: Transaction, run_id: str, now: Millis) -> None:
+    tx.run("consume_events", {"run_id": run_id, "now": now})
+
+
+def release_events(tx: Transaction, run_id: str, now: Millis) -> None:
+    tx.run("release_events", {"run_id": run_id, "now": now})
+
+
+def skip_events(tx: Transaction, run_id: str, now: Millis) -> None:
+    tx.run("skip_events", {"run_id": run_id, "now": now})
+
+
+def skip_pending_event(tx: Transaction, event_id: str, now: Millis) -> None:
+    tx.run("skip_pending_event", {"event_id": event_id, "now": now})
+
+
+def transfer_reservations(tx: Transaction, from_run_id: str, to_run_id: str, now: Millis) -> None:
+    both = {"from_run_id": from_run_id, "to_run_id": to_run_id, "now": now}
+    tx.run("inherit_reservations", both)
+    tx.run("transfer_reservations", both)
+
+
+def orphaned_events(q: Queries) -> list[Event]:
+    return find_all(q, Event, "orphaned_events", {})
+
+
+# Mutations and approvals.
+
+
+def mutation(q: Queries, mutation_id: str) -> Mutation | None:
+    return find(q, Mutation, "mutation_by_id", {"id": mutation_id})
+
+
+def mutation_by_identity(q: Queries, identity_key: str) -> Mutation | None:
+    return find(q, Mutation, "mutation_by_identity", {"identity_key": identity_key})
+
+
+def insert_mutation(tx: Transaction, mutation: Mutation) -> bool:
+    """False if there is already a mutation with this id."""
+    return tx.one("insert_mutation", as_params(mutation)) is not None
+
+
+def save_mutation(tx: Transaction, mutation: Mutation) -> None:
+    tx.run("save_mutation", as_params(mutation))
+
+
+def unsettled_mutation_of_run(q: Queries, run_id: str) -> Mutation | None:
+    return find(q, Mutation, "unsettled_mutation_of_run", {"run_id": run_id})
+
+
+def unsettled_mutation_of_item(q: Queries, item: Item) -> Mutation | None:
+    return find(q, Mutation, "unsettled_mutation_of_item", as_params(item))
+
+
+def calls_left_in_flight(q: Queries, workflow_id: str | None) -> list[Mutation]:
+    return find_all(q, Mutation, "calls_left_in_flight", _one_or_all(workflow_id))
+
+
+def approval(q: Queries, approval_id: str) -> Approval | None:
+    return find(q, Approval, "approval_by_id", {"id": approval_id})
+
+
+def open_approval(q: Queries, mutation_id: str) -> Approval | None:
+    return find(q, Approval, "open_approval", {"mutation_id": mutation_id})
+
+
+def insert_approval(tx: Transaction, approval: Approval) -> bool:
+    """False if there is already an approval with this id."""
+    return tx.one("insert_approval", as_params(approval)) is not None
+
+
+def decide_approval(tx: Transaction, approval: Approval) -> None:
+    tx.run("decide_approval", as_params(approval))
+
+
+# Items.
+
+
+def item(q: Queries, workflow_id: str, item_id: str) -> Item | None:
+    """The current attempt."""
+    return find(q, Item, "latest_item", {"workflow_id": workflow_id, "item_id": item_id})
+
+
+def open_item(q: Queries, run_id: str) -> Item | None:
+    return find(q, Item, "open_item_of_run", {"run_id": run_id})
+
+
+def save_item(tx: Transaction, item: Item) -> None:
+    tx.run("save_item", as_params(item))
+
+
+# Maintenance.
+
+
+def open_task(q: Queries, workflow_id: str) -> MaintenanceTask | None:
+    return find(q, MaintenanceTask, "open_task", {"workflow_id": workflow_id})
+
+
+def insert_task(tx: Transaction, task: MaintenanceTask) -> None:
+    tx.run("insert_task", as_params(task))
+
+
+def end_task(tx: Transaction, workflow_id: str, now: Millis) -> None:
+    tx.run("end_task", {"workflow_id": workflow_id, "ended_at": now})
+
+
+def maintenance_without_task(q: Queries, workflow_id: str | None) -> list[Workflow]:
+    return find_all(q, Workflow, "maintenance_without_task", _one_or_all(workflow_id))
+
+
+def _one_or_all(workflow_id: str | None) -> dict[str, Any]:
+    return {"workflow_id": workflow_id, "everywhere": int(workflow_id is None)}

@@ -1,0 +1,396 @@
+"""Handler runs: how they start, move through their phases, stop and commit.
+
+A phase only moves forward; a failure changes the status, never the phase; what becomes of the events is decided
+in `disposition`, in the same transaction.
+"""
+
+from msgspec.structs import replace
+
+from keep_storage import events, rows, workflows
+from keep_storage.disposition import Disposition, disposition
+from keep_storage.errors import Reason, reject
+from keep_storage.ids import Millis
+from keep_storage.journal import Change, changed
+from keep_storage.model import (
+    FailureClass,
+    HandlerKind,
+    ItemState,
+    Json,
+    Mutation,
+    MutationOutcome,
+    Phase,
+    Run,
+    RunStatus,
+    SessionResult,
+    Workflow,
+    WorkflowStatus,
+)
+from keep_storage.operations import (
+    CommitConsumer,
+    CommitJob,
+    CommitProducer,
+    CreateRetryRun,
+    CreateRun,
+    RunError,
+    UpdateConsumerPhase,
+    UpdateHandlerRunStatus,
+)
+from keep_storage.transaction import Queries, Transaction
+from keep_storage.transitions import PHASE_NEXT, POST_MUTATION, RUN_STATUS_ERROR, STATUS_NEXT
+
+_NOT_OF_KIND = {
+    HandlerKind.CONSUMER: Reason.RUN_NOT_A_CONSUMER,
+    HandlerKind.PRODUCER: Reason.RUN_NOT_A_PRODUCER,
+    HandlerKind.JOB: Reason.RUN_NOT_A_JOB,
+}
+
+
+def existing(q: Queries, run_id: str) -> Run:
+    run = rows.run(q, run_id)
+    return run or reject(Reason.RUN_NOT_FOUND, f"There is no run {run_id!r}.")
+
+
+def _active(q: Queries, run_id: str, kind: HandlerKind) -> Run:
+    run = existing(q, run_id)
+    if run.kind is not kind:
+        reject(_NOT_OF_KIND[kind], f"Run {run_id!r} is of {run.kind} {run.handler!r}, not of a {kind}.")
+    if run.status is not RunStatus.ACTIVE:
+        reject(Reason.RUN_NOT_ACTIVE, f"Run {run_id!r} is {run.status}; it does not go on.")
+    return run
+
+
+# Starting.
+
+
+def create_run(tx: Transaction, op: CreateRun, now: Millis) -> Change[Run]:
+    admission = _admit(tx, op.session_id, op.handler)
+    if admission.handler_kind is None:
+        reject(Reason.HANDLER_NOT_DECLARED, f"The active script declares no handler {op.handler!r}.")
+    if admission.pending_retry_run_id:
+        reject(
+            Reason.PENDING_RETRY_FIRST,
+            f"Run {admission.pending_retry_run_id!r} holds events and waits for its retry; that comes first.",
+        )
+    may_prepare = admission.handler_kind is HandlerKind.CONSUMER and op.phase is Phase.PREPARING
+    if op.phase is not Phase.PENDING and not may_prepare:
+        reject(Reason.PHASE_ORDER, f"A run of a {admission.handler_kind} cannot start at {op.phase}.")
+    run = Run(
+        id=op.id,
+        workflow_id=admission.workflow_id,
+        session_id=op.session_id,
+        version_id=admission.version_id,
+        handler=op.handler,
+        kind=admission.handler_kind,
+        phase=op.phase,
+        status=RunStatus.ACTIVE,
+        mutation_outcome=MutationOutcome.NONE,
+        retry_of=None,
+        title="",
+        reserved_count=0,
+        prepare_result=None,
+        mutation_result=None,
+        output_state=None,
+        error_class=None,
+        error_message="",
+        error_place="",
+        logs="[]",
+        cost_micros=0,
+        created_at=now,
+        ended_at=None,
+    )
+    _insert(tx, run)
+    return changed(run, run.workflow_id, run.id, handler=run.handler, phase=run.phase)
+
+
+def create_retry_run(tx: Transaction, op: CreateRetryRun, now: Millis) -> Change[Run]:
+    failed = existing(tx, op.failed_run_id)
+    if failed.kind is not HandlerKind.CONSUMER:
+        reject(
+            Reason.RUN_NOT_A_CONSUMER,
+            f"Run {failed.id!r} is of a {failed.kind}; only consumers have a `next`.",
+        )
+    if failed.mutation_outcome not in POST_MUTATION:
+        reject(
+            Reason.RUN_NOT_POST_MUTATION,
+            f"Run {failed.id!r} has no settled mutation to go on from (outcome {str(failed.mutation_outcome)!r}); "
+            "start a fresh run.",
+        )
+    admission = _admit(tx, op.session_id, failed.handler)
+    if admission.pending_retry_run_id != failed.id:
+        reject(
+            Reason.NOT_THE_PENDING_RETRY,
+            f"Run {failed.id!r} is not the pending retry of workflow {admission.workflow_id!r}.",
+        )
+    retry = replace(
+        failed,
+        id=op.id,
+        session_id=op.session_id,
+        version_id=admission.version_id,
+        phase=Phase.EMITTING,
+        status=RunStatus.ACTIVE,
+        retry_of=failed.id,
+        output_state=None,
+        error_class=None,
+        error_message="",
+        error_place="",
+        logs="[]",
+        cost_micros=0,
+        created_at=now,
+        ended_at=None,
+    )
+    _insert(tx, retry)
+    rows.transfer_reservations(tx, failed.id, retry.id, now)
+    workflow = workflows.existing(tx, failed.workflow_id)
+    rows.save_workflow(tx, replace(workflow, pending_retry_run_id=None, updated_at=now))
+    return changed(
+        retry,
+        retry.workflow_id,
+        retry.id,
+        retry_of=failed.id,
+        phase=retry.phase,
+        outcome=retry.mutation_outcome,
+    )
+
+
+def _admit(q: Queries, session_id: str, handler: str) -> rows.Admission:
+    """Whether anything may run in this workflow now."""
+    admission = rows.admission(q, session_id, handler) or reject(
+        Reason.SESSION_NOT_FOUND, f"There is no session {session_id!r}."
+    )
+    if admission.session_ended_at is not None:
+        reject(Reason.SESSION_FINISHED, f"Session {session_id!r} has ended; sessions are never resumed.")
+    if admission.status is not WorkflowStatus.ACTIVE:
+        reject(Reason.WORKFLOW_NOT_ACTIVE, f"Workflow {admission.workflow_id!r} is {admission.status}.")
+    if admission.error:
+        reject(
+            Reason.WORKFLOW_HAS_ERROR,
+            f"Workflow {admission.workflow_id!r} waits for a person: {admission.error}",
+        )
+    if admission.maintenance:
+        reject(
+            Reason.WORKFLOW_IN_MAINTENANCE,
+            f"The script of workflow {admission.workflow_id!r} is under repair.",
+        )
+    if admission.active_run_id:
+        reject(
+            Reason.RUN_ALREADY_ACTIVE,
+            f"Run {admission.active_run_id!r} of workflow {admission.workflow_id!r} is still active.",
+        )
+    return admission
+
+
+def _insert(tx: Transaction, run: Run) -> None:
+    if not rows.insert_run(tx, run):
+        reject(Reason.ID_TAKEN, f"There is already a run {run.id!r}.")
+
+
+# Moving on.
+
+
+def update_consumer_phase(tx: Transaction, op: UpdateConsumerPhase, now: Millis) -> Change[Run]:
+    if op.phase is Phase.COMMITTED:
+        reject(Reason.COMMIT_HAS_ITS_OWN_OPERATION, "A run is committed with `commit_consumer` and nothing else.")
+    run = _active(tx, op.run_id, HandlerKind.CONSUMER)
+    if op.phase not in PHASE_NEXT[run.phase]:
+        reject(Reason.PHASE_ORDER, f"Run {run.id!r} is {run.phase}; it cannot become {op.phase}.")
+    if (op.prepare_result is None) is (op.phase is Phase.PREPARED):
+        _refuse_prepare_result(op)
+    if op.phase is Phase.PREPARED:
+        return _pin(tx, run, op, now)
+    _may_enter(tx, run, op.phase)
+    rows.set_phase(tx, run.id, op.phase)
+    return changed(replace(run, phase=op.phase), run.workflow_id, run.id, phase=[run.phase, op.phase])
+
+
+def _may_enter(q: Queries, run: Run, phase: Phase) -> None:
+    if phase is Phase.MUTATING and run.reserved_count == 0:
+        reject(Reason.NOTHING_RESERVED, f"Run {run.id!r} reserved nothing; it goes straight to `next`.")
+    if phase is Phase.MUTATED and rows.mutation_by_identity(q, run.id):
+        reject(
+            Reason.MUTATION_SETTLES_THE_PHASE,
+            f"Run {run.id!r} has a mutation; applying, failing or skipping that moves the phase.",
+        )
+    if phase is Phase.EMITTING and run.mutation_outcome is MutationOutcome.FAILURE:
+        reject(Reason.MUTATION_FAILED, f"The mutation of run {run.id!r} failed; the run must stop, not go on.")
+
+
+def _refuse_prepare_result(op: UpdateConsumerPhase) -> None:
+    if op.phase is Phase.PREPARED:
+        reject(Reason.PHASE_NEEDS_A_PREPARE_RESULT, f"Run {op.run_id!r} cannot be prepared without its result.")
+    reject(Reason.PHASE_TAKES_NO_PREPARE_RESULT, f"Run {op.run_id!r} takes a PrepareResult only as `prepared`.")
+
+
+def _pin(tx: Transaction, run: Run, op: UpdateConsumerPhase, now: Millis) -> Change[Run]:
+    """`prepare` succeeded: its inputs are reserved and its result is kept."""
+    claims = events.check_reservations(tx, run, op.reservations)
+    prepared = replace(
+        run,
+        phase=op.phase,
+        title=op.title,
+        reserved_count=len(claims),
+        prepare_result=op.prepare_result,
+    )
+    events.reserve(tx, prepared, claims, now)
+    rows.set_prepared(tx, prepared)
+    rows.set_wake_at(tx, prepared, op.wake_at, now)
+    return changed(
+        prepared,
+        run.workflow_id,
+        run.id,
+        phase=[run.phase, op.phase],
+        reserved=len(claims),
+        wake_at=op.wake_at,
+    )
+
+
+# Stopping.
+
+
+def update_handler_run_status(tx: Transaction, op: UpdateHandlerRunStatus, now: Millis) -> Change[Run]:
+    if op.status is RunStatus.COMMITTED:
+        reject(
+            Reason.COMMIT_HAS_ITS_OWN_OPERATION,
+            "A run is committed with `commit_consumer`, `commit_producer` or `commit_job`, never by its status.",
+        )
+    run = existing(tx, op.run_id)
+    if op.status not in STATUS_NEXT[run.status]:
+        reject(Reason.RUN_STATUS_REFUSED, f"Run {run.id!r} is {run.status}; it cannot become {op.status}.")
+    return stop(tx, run, op.status, op.error, now, logs=op.logs, cost_micros=op.cost_micros)
+
+
+def stop(
+    tx: Transaction,
+    run: Run,
+    status: RunStatus,
+    error: RunError | None,
+    now: Millis,
+    *,
+    logs: Json = "[]",
+    cost_micros: int = 0,
+) -> Change[Run]:
+    """The run ends without a commit. Its events, its session and its workflow follow in the same transaction."""
+    mutation = rows.unsettled_mutation_of_run(tx, run.id)
+    held = disposition(run.phase, run.mutation_outcome, mutation.status if mutation else None)
+    _may_stop(tx, run, status, held, mutation)
+
+    stopped = replace(
+        run,
+        status=status,
+        error_class=error.cls if error else None,
+        error_message=error.message if error else "",
+        error_place=error.place if error else "",
+        logs=logs,
+        cost_micros=run.cost_micros + cost_micros,
+        ended_at=now,
+    )
+    rows.save_run(tx, stopped)
+    if run.kind is HandlerKind.CONSUMER and held is Disposition.RELEASE:
+        rows.release_events(tx, run.id, now)
+    if item := rows.open_item(tx, run.id):
+        left = ItemState.FAILED if item.state is ItemState.PROCESSING else item.state
+        rows.save_item(tx, replace(item, is_open=False, state=left, error=stopped.error_message, updated_at=now))
+    rows.end_session(tx, run.session_id, SessionResult.FAILED, stopped.error_message or status, now)
+    workflow = workflows.existing(tx, run.workflow_id)
+    after = _after_stop(workflow, stopped, held, now)
+    if after != workflow:
+        rows.save_workflow(tx, after)
+    return changed(stopped, run.workflow_id, run.id, stopped.error_message, status=[run.status, status], events=held)
+
+
+def _may_stop(q: Queries, run: Run, status: RunStatus, held: Disposition, mutation: Mutation | None) -> None:
+    if held is Disposition.HOLD_UNCERTAIN and status is RunStatus.FAILED_LOGIC:
+        reject(
+            Reason.UNKNOWN_OUTCOME_IS_NEVER_REPAIRED,
+            f"The mutation of run {run.id!r} may have happened; no new script can settle that. Pause it for "
+            "reconciliation.",
+        )
+    if held is not Disposition.HOLD_UNCERTAIN and status is RunStatus.PAUSED_RECONCILIATION:
+        reject(Reason.MUTATION_OUTCOME_KNOWN, f"Run {run.id!r} has no mutation whose outcome is unknown.")
+    if held is Disposition.HOLD_FOR_APPROVAL:
+        assert mutation, "only a mutation can wait for approval"
+        if status is not RunStatus.PAUSED_APPROVAL or not rows.open_approval(q, mutation.id):
+            reject(
+                Reason.MUTATION_STILL_PENDING,
+                f"Mutation {mutation.id!r} of run {run.id!r} was recorded and never sent. Fail it first, or hold "
+                "it for approval.",
+            )
+
+
+def _after_stop(workflow: Workflow, run: Run, held: Disposition, now: Millis) -> Workflow:
+    """The workflow once this run has stopped. Never touches `status`: that belongs to people."""
+    if run.kind is HandlerKind.CONSUMER and held is not Disposition.RELEASE:
+        workflow = replace(workflow, pending_retry_run_id=run.id, updated_at=now)
+    if run.status is RunStatus.FAILED_LOGIC:
+        workflow = replace(workflow, maintenance=True, updated_at=now)
+    words = RUN_STATUS_ERROR[run.status]
+    if held is Disposition.HOLD_UNCERTAIN:
+        words = words or RUN_STATUS_ERROR[RunStatus.PAUSED_RECONCILIATION]
+    if words:
+        workflow = replace(
+            workflow,
+            error=run.error_message or words,
+            error_class=run.error_class or _class_of(run.status, held),
+            error_run_id=run.id,
+            updated_at=now,
+        )
+    return workflow
+
+
+def _class_of(status: RunStatus, held: Disposition) -> FailureClass:
+    """The class of an error that brought none of its own."""
+    if held is Disposition.HOLD_UNCERTAIN:
+        return FailureClass.INDETERMINATE
+    return FailureClass.PERMISSION if status is RunStatus.PAUSED_APPROVAL else FailureClass.INTERNAL
+
+
+# Committing.
+
+
+def commit_consumer(tx: Transaction, op: CommitConsumer, now: Millis) -> Change[Run]:
+    run = _active(tx, op.run_id, HandlerKind.CONSUMER)
+    if Phase.COMMITTED not in PHASE_NEXT[run.phase]:
+        reject(Reason.PHASE_ORDER, f"Run {run.id!r} is {run.phase}; `next` has not run, so it cannot commit.")
+    topics = events.check_publishes(tx, run.workflow_id, op.publishes)
+    rows.consume_events(tx, run.id, now)
+    published = events.append(tx, op.publishes, topics, run, now)
+    return _commit(tx, run, op, published, now)
+
+
+def commit_producer(tx: Transaction, op: CommitProducer, now: Millis) -> Change[Run]:
+    run = _active(tx, op.run_id, HandlerKind.PRODUCER)
+    topics = events.check_publishes(tx, run.workflow_id, op.publishes)
+    published = events.append(tx, op.publishes, topics, run, now)
+    rows.set_next_run_at(tx, run, op.next_run_at, now)
+    return _commit(tx, run, op, published, now)
+
+
+def commit_job(tx: Transaction, op: CommitJob, now: Millis) -> Change[Run]:
+    run = _active(tx, op.run_id, HandlerKind.JOB)
+    if item := rows.open_item(tx, run.id):
+        reject(Reason.ITEM_ALREADY_OPEN, f"Run {run.id!r} is still inside item {item.item_id!r}; close it first.")
+    if mutation := rows.unsettled_mutation_of_run(tx, run.id):
+        reject(
+            Reason.MUTATION_OUTCOME_UNKNOWN,
+            f"Run {run.id!r} has a mutation {mutation.id!r} that is {mutation.status}; it cannot commit.",
+        )
+    rows.set_next_run_at(tx, run, op.next_run_at, now)
+    return _commit(tx, run, op, 0, now)
+
+
+def _commit(
+    tx: Transaction, run: Run, op: CommitConsumer | CommitProducer | CommitJob, published: int, now: Millis
+) -> Change[Run]:
+    committed = replace(
+        run,
+        phase=Phase.COMMITTED,
+        status=RunStatus.COMMITTED,
+        output_state=op.state,
+        logs=op.logs,
+        cost_micros=run.cost_micros + op.cost_micros,
+        ended_at=now,
+    )
+    if op.state is not None:
+        rows.set_handler_state(tx, run, op.state, now)
+    rows.save_run(tx, committed)
+    rows.count_committed_run(tx, run.session_id)
+    return changed(committed, run.workflow_id, run.id, phase=[run.phase, committed.phase], published=published)

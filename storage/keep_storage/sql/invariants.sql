@@ -1,0 +1,178 @@
+-- What must be true after every commit. Each query returns the rows that break its promise: none, ever.
+-- Those marked (deep) look at finished work too; they are for tests and `keep doctor`, not for every start.
+
+-- name: reserved_event_has_a_living_holder
+-- A reserved event is held by an active run or by the pending retry of its workflow.
+SELECT e.id, e.reserved_by_run_id, r.status FROM events e
+JOIN runs r ON r.id = e.reserved_by_run_id
+JOIN workflows w ON w.id = r.workflow_id
+WHERE e.status = 'reserved' AND r.status <> 'active' AND w.pending_retry_run_id IS DISTINCT FROM r.id;
+
+-- name: reserved_event_is_of_its_holders_workflow
+-- A run holds events of its own workflow only.
+SELECT e.id, r.id FROM events e
+JOIN topics t ON t.id = e.topic_id
+JOIN runs r ON r.id = e.reserved_by_run_id
+WHERE e.status = 'reserved' AND r.workflow_id <> t.workflow_id;
+
+-- name: reserved_event_is_in_the_history_of_its_holder
+-- What a run holds, its history says.
+SELECT e.id, e.reserved_by_run_id FROM events e
+LEFT JOIN reservations h ON h.run_id = e.reserved_by_run_id AND h.event_id = e.id
+WHERE e.status = 'reserved' AND (h.event_id IS NULL OR h.attempt <> e.attempt);
+
+-- name: doubt_releases_nothing
+-- While the effect of a run may exist, or its call waits for a person, every event it reserved stays reserved by it.
+SELECT m.id, e.id, e.status FROM mutations m
+JOIN reservations h ON h.run_id = m.run_id
+JOIN events e ON e.id = h.event_id
+WHERE m.status NOT IN ('applied', 'failed') AND m.item_id IS NULL
+    AND (e.status <> 'reserved' OR e.reserved_by_run_id <> m.run_id);
+
+-- name: doubt_has_a_run_that_waits
+-- A mutation that is not settled belongs to an active run, or to one that is paused over it.
+SELECT m.id, m.status, r.status FROM mutations m JOIN runs r ON r.id = m.run_id
+WHERE m.status NOT IN ('applied', 'failed')
+    AND r.status IN ('committed', 'failed:logic');
+
+-- name: doubt_stops_the_workflow
+-- A stopped run with an unsettled mutation shows as its workflow's error.
+SELECT m.id, w.id FROM mutations m
+JOIN runs r ON r.id = m.run_id
+JOIN workflows w ON w.id = m.workflow_id
+WHERE m.status NOT IN ('applied', 'failed') AND r.status <> 'active' AND w.error_run_id IS DISTINCT FROM r.id;
+
+-- name: doubt_of_a_consumer_is_in_mutating
+-- The mutation of a consumer is unsettled only while its run is in the phase `mutating`.
+SELECT m.id, r.phase FROM mutations m JOIN runs r ON r.id = m.run_id
+WHERE m.status NOT IN ('applied', 'failed') AND m.item_id IS NULL AND r.phase <> 'mutating';
+
+-- name: pending_retry_can_be_retried
+-- The pending retry is a stopped consumer run of that workflow, settled for good or still in doubt.
+SELECT w.id, r.id, r.status, r.mutation_outcome FROM workflows w JOIN runs r ON r.id = w.pending_retry_run_id
+WHERE r.workflow_id <> w.id OR r.kind <> 'consumer' OR r.status IN ('active', 'committed')
+    OR NOT (r.mutation_outcome IN ('success', 'skipped')
+        OR EXISTS (SELECT 1 FROM mutations m WHERE m.run_id = r.id AND m.status NOT IN ('applied', 'failed')));
+
+-- name: active_run_means_nothing_in_the_way
+-- While a run is active its workflow has no error, no maintenance and no pending retry.
+SELECT w.id, r.id FROM runs r JOIN workflows w ON w.id = r.workflow_id
+WHERE r.status = 'active' AND (w.error <> '' OR w.maintenance = 1 OR w.pending_retry_run_id IS NOT NULL);
+
+-- name: active_run_has_an_open_session
+-- An active run belongs to a session that has not ended.
+SELECT r.id, s.id FROM runs r JOIN sessions s ON s.id = r.session_id
+WHERE r.status = 'active' AND s.ended_at IS NOT NULL;
+
+-- name: open_session_has_no_stopped_run
+-- A run that stopped has ended its session.
+SELECT s.id, r.id, r.status FROM sessions s JOIN runs r ON r.session_id = s.id
+WHERE s.ended_at IS NULL AND r.status NOT IN ('active', 'committed');
+
+-- name: question_has_a_call_that_waits
+-- An open approval belongs to a mutation that was never sent.
+SELECT a.id, m.status FROM approvals a JOIN mutations m ON m.id = a.mutation_id
+WHERE a.status = 'open' AND m.status <> 'pending';
+
+-- name: call_that_waits_has_a_question
+-- A pending mutation of a stopped run is an open question to a person.
+SELECT m.id, r.status FROM mutations m JOIN runs r ON r.id = m.run_id
+WHERE m.status NOT IN ('applied', 'failed') AND m.status = 'pending' AND r.status <> 'active'
+    AND (r.status <> 'paused:approval'
+        OR NOT EXISTS (SELECT 1 FROM approvals a WHERE a.mutation_id = m.id AND a.status = 'open'));
+
+-- name: open_item_has_an_active_run
+-- Only an active run is inside an item.
+SELECT i.item_id, r.id, r.status FROM items i JOIN runs r ON r.id = i.run_id
+WHERE i.is_open = 1 AND r.status <> 'active';
+
+-- name: maintenance_has_a_failure
+-- A workflow under repair has a run that failed by its logic.
+SELECT w.id FROM workflows w
+WHERE w.maintenance = 1
+    AND NOT EXISTS (SELECT 1 FROM runs r WHERE r.workflow_id = w.id AND r.status = 'failed:logic');
+
+-- name: repair_means_maintenance
+-- An open repair belongs to a workflow in maintenance.
+SELECT t.id FROM maintenance_tasks t JOIN workflows w ON w.id = t.workflow_id
+WHERE t.status = 'open' AND w.maintenance = 0;
+
+-- name: topic_is_read_by_a_declared_consumer
+-- The reader of a topic is a declared consumer of its workflow.
+SELECT t.id, t.consumer FROM topics t
+LEFT JOIN handlers h ON h.workflow_id = t.workflow_id AND h.name = t.consumer
+WHERE t.consumer IS NOT NULL AND (h.name IS NULL OR h.kind <> 'consumer' OR h.declared = 0);
+
+-- name: outcome_is_what_the_ledger_says (deep)
+-- A run knows of its own mutation what the ledger knows.
+SELECT r.id, r.mutation_outcome, m.status, m.resolved_by FROM mutations m JOIN runs r ON r.id = m.run_id
+WHERE m.item_id IS NULL AND r.mutation_outcome <> CASE
+    WHEN m.status = 'applied' THEN 'success'
+    WHEN m.status = 'failed' AND m.resolved_by = 'user_skip' THEN 'skipped'
+    WHEN m.status = 'failed' THEN 'failure'
+    ELSE '' END;
+
+-- name: result_is_what_the_ledger_says (deep)
+-- What `next` is given is what the connector returned, also in a retry of a retry.
+SELECT r.id FROM runs r JOIN runs f ON f.id = r.retry_of
+WHERE r.mutation_outcome <> f.mutation_outcome
+    OR r.mutation_result IS DISTINCT FROM f.mutation_result
+    OR r.prepare_result IS DISTINCT FROM f.prepare_result;
+
+-- name: outcome_has_a_mutation (deep)
+-- A run that is not a retry has an outcome only from its own mutation.
+SELECT r.id FROM runs r
+WHERE r.mutation_outcome <> '' AND r.retry_of IS NULL
+    AND NOT EXISTS (SELECT 1 FROM mutations m WHERE m.identity_key = r.id);
+
+-- name: mutation_is_of_a_consumer_or_an_item (deep)
+-- Producers mutate nothing, consumers outside items, jobs inside them.
+SELECT m.id, r.kind FROM mutations m JOIN runs r ON r.id = m.run_id
+WHERE r.kind = 'producer' OR (r.kind = 'consumer') <> (m.item_id IS NULL);
+
+-- name: event_is_consumed_by_one_commit (deep)
+-- A consumed event was held by exactly one run that committed; a pending one by none.
+SELECT e.id, e.status FROM events e
+WHERE e.status IN ('consumed', 'pending') AND (
+    SELECT COUNT(*) FROM reservations h JOIN runs r ON r.id = h.run_id
+    WHERE h.event_id = e.id AND r.status = 'committed') <> CASE WHEN e.status = 'consumed' THEN 1 ELSE 0 END;
+
+-- name: applied_effect_never_returns_to_pending (deep)
+-- The events of an applied mutation are reserved or consumed: never again pending.
+SELECT m.id, e.id, e.status FROM mutations m
+JOIN reservations h ON h.run_id = m.run_id
+JOIN events e ON e.id = h.event_id
+WHERE m.status = 'applied' AND m.item_id IS NULL AND e.status NOT IN ('reserved', 'consumed');
+
+-- name: one_effect_for_one_event (deep)
+-- An event is behind at most one applied mutation, whoever held it before.
+SELECT h.event_id FROM mutations m JOIN reservations h ON h.run_id = m.run_id
+WHERE m.status = 'applied' AND m.item_id IS NULL
+GROUP BY h.event_id, h.attempt HAVING COUNT(*) > 1;
+
+-- name: session_counts_its_commits (deep)
+-- A session counts the runs that committed in it.
+SELECT s.id, s.handler_run_count FROM sessions s
+WHERE s.handler_run_count <> (SELECT COUNT(*) FROM runs r WHERE r.session_id = s.id AND r.status = 'committed');
+
+-- name: ended_session_says_how (deep)
+-- A completed session has only committed runs; a failed one has one that stopped; the cost is the sum.
+SELECT s.id, s.result FROM sessions s
+WHERE s.ended_at IS NOT NULL AND (
+    (s.result = 'completed') <> NOT EXISTS (SELECT 1 FROM runs r WHERE r.session_id = s.id AND r.status <> 'committed')
+    OR s.cost_micros <> (SELECT COALESCE(SUM(r.cost_micros), 0) FROM runs r WHERE r.session_id = s.id));
+
+-- name: roots_are_events_of_the_same_workflow (deep)
+-- What caused an event is an event of the same workflow, and not caused by anything itself.
+SELECT c.event_id, c.root_event_id FROM event_roots c
+JOIN events e ON e.id = c.event_id JOIN topics te ON te.id = e.topic_id
+JOIN events o ON o.id = c.root_event_id JOIN topics tr ON tr.id = o.topic_id
+WHERE te.workflow_id <> tr.workflow_id
+    OR EXISTS (SELECT 1 FROM event_roots deeper WHERE deeper.event_id = c.root_event_id);
+
+-- name: earlier_attempts_are_finished (deep)
+-- Only the latest attempt at an item can be under way.
+SELECT i.item_id, i.attempt FROM items i
+WHERE i.state = 'processing'
+    AND EXISTS (SELECT 1 FROM items n WHERE n.workflow_id = i.workflow_id AND n.item_id = i.item_id
+        AND n.attempt > i.attempt);

@@ -1,0 +1,298 @@
+-- The tables as first published. schema.sql says what each is for.
+
+CREATE TABLE store (
+    only_row   INTEGER NOT NULL PRIMARY KEY CONSTRAINT store_has_one_row CHECK (only_row = 1),
+    created_at INTEGER NOT NULL,
+    fences     INTEGER NOT NULL DEFAULT 0   -- grows after a failed commit, to make sure that it stays failed
+) STRICT;
+
+CREATE TABLE workflows (
+    id                   TEXT NOT NULL PRIMARY KEY,
+    name                 TEXT NOT NULL,
+    timezone             TEXT NOT NULL,
+    status               TEXT NOT NULL
+        CONSTRAINT workflow_status CHECK (status IN ('draft', 'ready', 'active', 'paused', 'archived')),
+    error                TEXT NOT NULL DEFAULT '',
+    error_class          TEXT
+        CONSTRAINT workflow_error_class CHECK (error_class IN
+            ('transient', 'logic', 'auth', 'permission', 'precondition', 'indeterminate', 'internal')),
+    error_run_id         TEXT REFERENCES runs (id),
+    maintenance          INTEGER NOT NULL DEFAULT 0
+        CONSTRAINT workflow_maintenance CHECK (maintenance IN (0, 1)),
+    pending_retry_run_id TEXT REFERENCES runs (id),
+    active_version_id    TEXT REFERENCES script_versions (id),
+    created_at           INTEGER NOT NULL,
+    updated_at           INTEGER NOT NULL,
+    CONSTRAINT error_names_its_run CHECK ((error = '') = (error_run_id IS NULL)),
+    CONSTRAINT only_a_draft_has_no_script CHECK (status IN ('draft', 'archived') OR active_version_id IS NOT NULL)
+) STRICT;
+
+CREATE TABLE script_versions (
+    id           TEXT NOT NULL PRIMARY KEY,
+    workflow_id  TEXT NOT NULL REFERENCES workflows (id),
+    major        INTEGER NOT NULL CONSTRAINT version_major CHECK (major >= 0),
+    minor        INTEGER NOT NULL CONSTRAINT version_minor CHECK (minor >= 0),
+    source       TEXT NOT NULL,
+    declaration  TEXT NOT NULL,
+    created_at   INTEGER NOT NULL,
+    activated_at INTEGER,
+    CONSTRAINT version_is_unique UNIQUE (workflow_id, major, minor)
+) STRICT;
+
+CREATE TABLE handlers (
+    workflow_id TEXT NOT NULL REFERENCES workflows (id),
+    name        TEXT NOT NULL,
+    kind        TEXT NOT NULL CONSTRAINT handler_kind CHECK (kind IN ('producer', 'consumer', 'job')),
+    declared    INTEGER NOT NULL CONSTRAINT handler_declared CHECK (declared IN (0, 1)),
+    schedule    TEXT,
+    next_run_at INTEGER,
+    state       TEXT,
+    wake_at     INTEGER,
+    updated_at  INTEGER NOT NULL,
+    PRIMARY KEY (workflow_id, name),
+    CONSTRAINT only_consumers_wake CHECK (wake_at IS NULL OR kind = 'consumer'),
+    CONSTRAINT consumers_have_no_schedule CHECK (kind <> 'consumer' OR (schedule IS NULL AND next_run_at IS NULL))
+) STRICT, WITHOUT ROWID;
+
+CREATE INDEX handlers_due ON handlers (next_run_at) WHERE next_run_at IS NOT NULL AND declared = 1;
+CREATE INDEX handlers_waking ON handlers (wake_at) WHERE wake_at IS NOT NULL AND declared = 1;
+
+CREATE TABLE topics (
+    id          INTEGER NOT NULL PRIMARY KEY,
+    workflow_id TEXT NOT NULL REFERENCES workflows (id),
+    name        TEXT NOT NULL,
+    declared    INTEGER NOT NULL CONSTRAINT topic_declared CHECK (declared IN (0, 1)),
+    consumer    TEXT,
+    CONSTRAINT topic_is_unique UNIQUE (workflow_id, name),
+    CONSTRAINT undeclared_topic_has_no_consumer CHECK (declared = 1 OR consumer IS NULL)
+) STRICT;
+
+CREATE TABLE sessions (
+    id                TEXT NOT NULL PRIMARY KEY,
+    workflow_id       TEXT NOT NULL REFERENCES workflows (id),
+    trigger           TEXT NOT NULL,
+    started_at        INTEGER NOT NULL,
+    ended_at          INTEGER,
+    result            TEXT CONSTRAINT session_result CHECK (result IN ('completed', 'failed')),
+    error             TEXT NOT NULL DEFAULT '',
+    cost_micros       INTEGER NOT NULL DEFAULT 0,
+    handler_run_count INTEGER NOT NULL DEFAULT 0,
+    CONSTRAINT ended_session_has_a_result CHECK ((ended_at IS NULL) = (result IS NULL))
+) STRICT;
+
+CREATE UNIQUE INDEX one_open_session ON sessions (workflow_id) WHERE ended_at IS NULL;
+CREATE INDEX sessions_of_workflow ON sessions (workflow_id, started_at);
+
+CREATE TABLE runs (
+    id               TEXT NOT NULL PRIMARY KEY,
+    workflow_id      TEXT NOT NULL REFERENCES workflows (id),
+    session_id       TEXT NOT NULL REFERENCES sessions (id),
+    version_id       TEXT NOT NULL REFERENCES script_versions (id),
+    handler          TEXT NOT NULL,
+    kind             TEXT NOT NULL CONSTRAINT run_kind CHECK (kind IN ('producer', 'consumer', 'job')),
+    phase            TEXT NOT NULL
+        CONSTRAINT run_phase CHECK (phase IN
+            ('pending', 'preparing', 'prepared', 'mutating', 'mutated', 'emitting', 'committed')),
+    status           TEXT NOT NULL
+        CONSTRAINT run_status CHECK (status IN
+            ('active', 'paused:transient', 'paused:approval', 'paused:reconciliation',
+             'failed:logic', 'failed:internal', 'crashed', 'committed')),
+    mutation_outcome TEXT NOT NULL DEFAULT ''
+        CONSTRAINT run_mutation_outcome CHECK (mutation_outcome IN ('', 'success', 'failure', 'skipped')),
+    retry_of         TEXT REFERENCES runs (id),
+    title            TEXT NOT NULL DEFAULT '',
+    reserved_count   INTEGER NOT NULL DEFAULT 0,
+    prepare_result   TEXT,
+    mutation_result  TEXT,
+    output_state     TEXT,
+    error_class      TEXT
+        CONSTRAINT run_error_class CHECK (error_class IN
+            ('transient', 'logic', 'auth', 'permission', 'precondition', 'indeterminate', 'internal')),
+    error_message    TEXT NOT NULL DEFAULT '',
+    error_place      TEXT NOT NULL DEFAULT '',
+    logs             TEXT NOT NULL DEFAULT '[]',
+    cost_micros      INTEGER NOT NULL DEFAULT 0,
+    created_at       INTEGER NOT NULL,
+    ended_at         INTEGER,
+    CONSTRAINT committed_phase_is_committed_status CHECK ((phase = 'committed') = (status = 'committed')),
+    CONSTRAINT active_run_has_not_ended CHECK ((status = 'active') = (ended_at IS NULL)),
+    CONSTRAINT only_consumers_have_phases CHECK (kind = 'consumer' OR phase IN ('pending', 'committed')),
+    CONSTRAINT outcome_comes_with_mutated CHECK
+        (mutation_outcome = '' OR phase IN ('mutated', 'emitting', 'committed')),
+    CONSTRAINT failure_never_emits CHECK (mutation_outcome <> 'failure' OR phase = 'mutated'),
+    CONSTRAINT result_means_success CHECK ((mutation_result IS NULL) = (mutation_outcome <> 'success')),
+    CONSTRAINT prepared_run_has_a_prepare_result CHECK
+        (kind <> 'consumer' OR phase IN ('pending', 'preparing') OR prepare_result IS NOT NULL)
+) STRICT;
+
+CREATE UNIQUE INDEX one_active_run ON runs (workflow_id) WHERE status = 'active';
+CREATE INDEX runs_of_session ON runs (session_id);
+CREATE INDEX runs_of_workflow ON runs (workflow_id, id);
+CREATE INDEX runs_failed_logic ON runs (workflow_id, id) WHERE status = 'failed:logic';
+CREATE INDEX runs_retrying ON runs (retry_of) WHERE retry_of IS NOT NULL;
+
+CREATE TABLE events (
+    seq                INTEGER NOT NULL PRIMARY KEY,
+    id                 TEXT NOT NULL CONSTRAINT event_id_is_unique UNIQUE,
+    topic_id           INTEGER NOT NULL REFERENCES topics (id),
+    message_id         TEXT NOT NULL
+        CONSTRAINT event_message_id CHECK (length(message_id) BETWEEN 1 AND 512),
+    title              TEXT NOT NULL CONSTRAINT event_title CHECK (length(title) BETWEEN 1 AND 500),
+    payload            TEXT NOT NULL,
+    status             TEXT NOT NULL
+        CONSTRAINT event_status CHECK (status IN ('pending', 'reserved', 'consumed', 'skipped')),
+    attempt            INTEGER NOT NULL DEFAULT 1 CONSTRAINT event_attempt CHECK (attempt >= 1),
+    reserved_by_run_id TEXT REFERENCES runs (id),
+    created_by_run_id  TEXT REFERENCES runs (id),
+    created_at         INTEGER NOT NULL,
+    updated_at         INTEGER NOT NULL,
+    CONSTRAINT event_is_unique_in_its_topic UNIQUE (topic_id, message_id),
+    CONSTRAINT reserved_event_names_its_run CHECK ((status = 'reserved') = (reserved_by_run_id IS NOT NULL))
+) STRICT;
+
+CREATE INDEX events_pending ON events (topic_id, seq) WHERE status = 'pending';
+CREATE INDEX events_reserved ON events (reserved_by_run_id) WHERE status = 'reserved';
+CREATE INDEX events_created_by ON events (created_by_run_id) WHERE created_by_run_id IS NOT NULL;
+
+CREATE TABLE event_roots (
+    event_id      TEXT NOT NULL REFERENCES events (id),
+    root_event_id TEXT NOT NULL REFERENCES events (id),
+    PRIMARY KEY (event_id, root_event_id)
+) STRICT, WITHOUT ROWID;
+
+CREATE INDEX events_of_root ON event_roots (root_event_id);
+
+CREATE TABLE reservations (
+    run_id      TEXT NOT NULL REFERENCES runs (id),
+    event_id    TEXT NOT NULL REFERENCES events (id),
+    attempt     INTEGER NOT NULL,
+    reserved_at INTEGER NOT NULL,
+    PRIMARY KEY (run_id, event_id)
+) STRICT, WITHOUT ROWID;
+
+CREATE INDEX reservations_of_event ON reservations (event_id);
+
+CREATE TABLE items (
+    workflow_id TEXT NOT NULL REFERENCES workflows (id),
+    item_id     TEXT NOT NULL CONSTRAINT item_id_is_not_empty CHECK (item_id <> ''),
+    attempt     INTEGER NOT NULL CONSTRAINT item_attempt CHECK (attempt >= 1),
+    title       TEXT NOT NULL,
+    state       TEXT NOT NULL
+        CONSTRAINT item_state CHECK (state IN ('processing', 'done', 'failed', 'skipped', 'needs_attention')),
+    run_id      TEXT NOT NULL REFERENCES runs (id),
+    is_open     INTEGER NOT NULL CONSTRAINT item_is_open CHECK (is_open IN (0, 1)),
+    error       TEXT NOT NULL DEFAULT '',
+    created_at  INTEGER NOT NULL,
+    updated_at  INTEGER NOT NULL,
+    PRIMARY KEY (workflow_id, item_id, attempt)
+) STRICT, WITHOUT ROWID;
+
+CREATE UNIQUE INDEX one_open_item ON items (run_id) WHERE is_open = 1;
+
+CREATE TABLE mutations (
+    id                 TEXT NOT NULL PRIMARY KEY,
+    identity_key       TEXT NOT NULL CONSTRAINT mutation_identity_is_unique UNIQUE,
+    idempotency_key    TEXT NOT NULL,
+    workflow_id        TEXT NOT NULL REFERENCES workflows (id),
+    run_id             TEXT NOT NULL REFERENCES runs (id),
+    item_id            TEXT,
+    item_attempt       INTEGER,
+    connector          TEXT NOT NULL,
+    method             TEXT NOT NULL,
+    params             TEXT NOT NULL,
+    title              TEXT NOT NULL,
+    reconcilable       INTEGER NOT NULL CONSTRAINT mutation_reconcilable CHECK (reconcilable IN (0, 1)),
+    status             TEXT NOT NULL
+        CONSTRAINT mutation_status CHECK (status IN
+            ('pending', 'in_flight', 'applied', 'failed', 'needs_reconcile', 'indeterminate')),
+    version            INTEGER NOT NULL DEFAULT 1,
+    result             TEXT,
+    error              TEXT NOT NULL DEFAULT '',
+    attempts           INTEGER NOT NULL,
+    reconcile_attempts INTEGER NOT NULL DEFAULT 0,
+    next_reconcile_at  INTEGER,
+    sent_at            INTEGER,
+    resolved_by        TEXT
+        CONSTRAINT mutation_resolved_by CHECK (resolved_by IN
+            ('connector', 'reconciliation', 'recovery', 'user_assert_applied', 'user_assert_failed',
+             'user_skip', 'approval_rejected', 'approval_expired')),
+    resolved_at        INTEGER,
+    resolved_who       TEXT NOT NULL DEFAULT '',
+    resolved_why       TEXT NOT NULL DEFAULT '',
+    created_at         INTEGER NOT NULL,
+    updated_at         INTEGER NOT NULL,
+    CONSTRAINT consumer_mutation_is_keyed_by_its_run CHECK ((item_id IS NULL) = (identity_key = run_id)),
+    CONSTRAINT item_mutation_names_the_attempt CHECK ((item_id IS NULL) = (item_attempt IS NULL)),
+    CONSTRAINT applied_mutation_has_a_result CHECK ((status = 'applied') = (result IS NOT NULL)),
+    CONSTRAINT settled_mutation_says_by_whom CHECK
+        ((status IN ('applied', 'failed')) = (resolved_by IS NOT NULL)
+         AND (resolved_by IS NULL) = (resolved_at IS NULL)),
+    CONSTRAINT sent_mutation_counts CHECK (status IN ('pending', 'failed') OR attempts >= 1),
+    CONSTRAINT reconcile_time_means_needs_reconcile CHECK
+        (next_reconcile_at IS NULL OR status = 'needs_reconcile'),
+    CONSTRAINT only_reconcilable_needs_reconcile CHECK (status <> 'needs_reconcile' OR reconcilable = 1)
+) STRICT;
+
+CREATE INDEX mutations_of_run ON mutations (run_id);
+CREATE INDEX mutations_of_item ON mutations (workflow_id, item_id, item_attempt) WHERE item_id IS NOT NULL;
+CREATE INDEX mutations_unsettled ON mutations (workflow_id) WHERE status NOT IN ('applied', 'failed');
+CREATE INDEX mutations_to_reconcile ON mutations (next_reconcile_at) WHERE next_reconcile_at IS NOT NULL;
+
+CREATE TABLE approvals (
+    id           TEXT NOT NULL PRIMARY KEY,
+    workflow_id  TEXT NOT NULL REFERENCES workflows (id),
+    mutation_id  TEXT NOT NULL REFERENCES mutations (id),
+    status       TEXT NOT NULL
+        CONSTRAINT approval_status CHECK (status IN ('open', 'approved', 'rejected', 'expired')),
+    requested_at INTEGER NOT NULL,
+    expires_at   INTEGER,
+    decided_at   INTEGER,
+    decided_by   TEXT NOT NULL DEFAULT '',
+    reason       TEXT NOT NULL DEFAULT '',
+    CONSTRAINT decided_approval_says_when CHECK ((status = 'open') = (decided_at IS NULL))
+) STRICT;
+
+CREATE UNIQUE INDEX one_open_approval ON approvals (mutation_id) WHERE status = 'open';
+
+CREATE TABLE grants (
+    workflow_id TEXT NOT NULL REFERENCES workflows (id),
+    major       INTEGER NOT NULL,
+    permission  TEXT NOT NULL CONSTRAINT grant_permission CHECK (permission <> ''),
+    policy      TEXT NOT NULL CONSTRAINT grant_policy CHECK (policy IN ('allow', 'ask')),
+    limits      TEXT NOT NULL,
+    granted_by  TEXT NOT NULL,
+    granted_at  INTEGER NOT NULL,
+    PRIMARY KEY (workflow_id, major, permission)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE maintenance_tasks (
+    id          TEXT NOT NULL PRIMARY KEY,
+    workflow_id TEXT NOT NULL REFERENCES workflows (id),
+    run_id      TEXT NOT NULL CONSTRAINT one_task_per_failure UNIQUE REFERENCES runs (id),
+    status      TEXT NOT NULL CONSTRAINT task_status CHECK (status IN ('open', 'done')),
+    evidence    TEXT NOT NULL,
+    created_at  INTEGER NOT NULL,
+    ended_at    INTEGER,
+    CONSTRAINT open_task_has_not_ended CHECK ((status = 'open') = (ended_at IS NULL))
+) STRICT;
+
+CREATE UNIQUE INDEX one_open_task ON maintenance_tasks (workflow_id) WHERE status = 'open';
+
+CREATE TABLE journal (
+    seq         INTEGER NOT NULL PRIMARY KEY,
+    at          INTEGER NOT NULL,
+    operation   TEXT NOT NULL,
+    workflow_id TEXT,
+    run_id      TEXT,
+    changed     TEXT NOT NULL,
+    why         TEXT NOT NULL DEFAULT ''
+) STRICT;
+
+CREATE INDEX journal_of_workflow ON journal (workflow_id, seq);
+CREATE INDEX journal_of_run ON journal (run_id, seq) WHERE run_id IS NOT NULL;
+
+CREATE TRIGGER journal_is_never_updated BEFORE UPDATE ON journal
+BEGIN SELECT RAISE(ABORT, 'the journal is never changed'); END;
+
+CREATE TRIGGER journal_is_never_deleted BEFORE DELETE ON journal
+BEGIN SELECT RAISE(ABORT, 'the journal is never deleted from'); END;

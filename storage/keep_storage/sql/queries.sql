@@ -1,0 +1,438 @@
+-- Every statement there is, by name. SQL that SQLite and PostgreSQL both accept: ON CONFLICT, RETURNING, named
+-- parameters; no function that only one of them has. A test parses each one with PostgreSQL's own grammar.
+
+-- name: insert_workflow
+-- A new workflow, without a script.
+INSERT INTO workflows (id, name, timezone, status, maintenance, created_at, updated_at)
+VALUES (:id, :name, :timezone, :status, :maintenance, :created_at, :updated_at);
+
+-- name: workflow_by_id
+-- One workflow.
+SELECT * FROM workflows WHERE id = :id;
+
+-- name: all_workflows
+-- Every workflow, oldest first.
+SELECT * FROM workflows ORDER BY id;
+
+-- name: save_workflow
+-- Everything about a workflow that can change.
+UPDATE workflows SET
+    status = :status, error = :error, error_class = :error_class, error_run_id = :error_run_id,
+    maintenance = :maintenance, pending_retry_run_id = :pending_retry_run_id,
+    active_version_id = :active_version_id, updated_at = :updated_at
+WHERE id = :id;
+
+-- name: insert_version
+-- A script, not yet active.
+INSERT INTO script_versions (id, workflow_id, major, minor, source, declaration, created_at, activated_at)
+VALUES (:id, :workflow_id, :major, :minor, :source, :declaration, :created_at, :activated_at);
+
+-- name: version_by_id
+-- One script version.
+SELECT * FROM script_versions WHERE id = :id;
+
+-- name: version_by_number
+-- One script version, by its number.
+SELECT * FROM script_versions WHERE workflow_id = :workflow_id AND major = :major AND minor = :minor;
+
+-- name: mark_version_activated
+-- Remember when a version was last made the active one.
+UPDATE script_versions SET activated_at = :activated_at WHERE id = :id;
+
+-- name: retire_topics
+-- Before a new script declares its topics: those it does not name again stay, without a reader.
+UPDATE topics SET declared = 0, consumer = NULL WHERE workflow_id = :workflow_id;
+
+-- name: declare_topic
+-- A topic of the active script and the one consumer that subscribes to it.
+INSERT INTO topics (workflow_id, name, declared, consumer) VALUES (:workflow_id, :name, 1, :consumer)
+ON CONFLICT (workflow_id, name) DO UPDATE SET declared = 1, consumer = excluded.consumer;
+
+-- name: topics_of_workflow
+-- Its topics, declared or retired.
+SELECT * FROM topics WHERE workflow_id = :workflow_id ORDER BY id;
+
+-- name: retire_handlers
+-- Before a new script declares its handlers: those it does not name again keep their state and never run.
+UPDATE handlers SET declared = 0 WHERE workflow_id = :workflow_id;
+
+-- name: declare_handler
+-- A handler of the active script. Its state stays; its next run stays where the schedule did.
+INSERT INTO handlers (workflow_id, name, kind, declared, schedule, next_run_at, updated_at)
+VALUES (:workflow_id, :name, :kind, 1, :schedule, :next_run_at, :updated_at)
+ON CONFLICT (workflow_id, name) DO UPDATE SET
+    kind = excluded.kind, declared = 1, schedule = excluded.schedule, updated_at = excluded.updated_at,
+    next_run_at = CASE
+        WHEN handlers.schedule = excluded.schedule AND handlers.kind = excluded.kind AND handlers.next_run_at IS NOT NULL
+        THEN handlers.next_run_at ELSE excluded.next_run_at END,
+    wake_at = CASE WHEN excluded.kind = 'consumer' THEN handlers.wake_at ELSE NULL END;
+
+-- name: handlers_of_workflow
+-- Its handlers, declared or retired.
+SELECT * FROM handlers WHERE workflow_id = :workflow_id ORDER BY name;
+
+-- name: handler_by_name
+-- One handler.
+SELECT * FROM handlers WHERE workflow_id = :workflow_id AND name = :name;
+
+-- name: set_wake_at
+-- When `prepare` asked to be woken; NULL when it did not.
+UPDATE handlers SET wake_at = :wake_at, updated_at = :updated_at
+WHERE workflow_id = :workflow_id AND name = :name AND wake_at IS DISTINCT FROM :wake_at;
+
+-- name: set_handler_state
+-- What the handler returned, for its next run.
+UPDATE handlers SET state = :state, updated_at = :updated_at WHERE workflow_id = :workflow_id AND name = :name;
+
+-- name: set_next_run_at
+-- When a producer or job is due again.
+UPDATE handlers SET next_run_at = :next_run_at, updated_at = :updated_at
+WHERE workflow_id = :workflow_id AND name = :name;
+
+-- name: save_grant
+-- A permission of a major version; granting it again replaces it.
+INSERT INTO grants (workflow_id, major, permission, policy, limits, granted_by, granted_at)
+VALUES (:workflow_id, :major, :permission, :policy, :limits, :granted_by, :granted_at)
+ON CONFLICT (workflow_id, major, permission) DO UPDATE SET
+    policy = excluded.policy, limits = excluded.limits,
+    granted_by = excluded.granted_by, granted_at = excluded.granted_at;
+
+-- name: grants_of_version
+-- The envelope of a major version.
+SELECT * FROM grants WHERE workflow_id = :workflow_id AND major = :major ORDER BY permission;
+
+-- name: insert_session
+-- An open session.
+INSERT INTO sessions (id, workflow_id, trigger, started_at) VALUES (:id, :workflow_id, :trigger, :started_at);
+
+-- name: session_by_id
+-- One session.
+SELECT * FROM sessions WHERE id = :id;
+
+-- name: open_session
+-- The session of a workflow that has not ended.
+SELECT * FROM sessions WHERE workflow_id = :workflow_id AND ended_at IS NULL;
+
+-- name: count_committed_run
+-- One more run of the session has committed.
+UPDATE sessions SET handler_run_count = handler_run_count + 1 WHERE id = :id;
+
+-- name: end_session
+-- The session is over; its cost is the sum of its runs'.
+UPDATE sessions SET
+    ended_at = :ended_at, result = :result, error = :error,
+    cost_micros = (SELECT COALESCE(SUM(cost_micros), 0) FROM runs WHERE session_id = :id)
+WHERE id = :id AND ended_at IS NULL;
+
+-- name: uncommitted_run_of_session
+-- A run that keeps the session from being completed.
+SELECT id FROM runs WHERE session_id = :session_id AND status <> 'committed' LIMIT 1;
+
+-- name: completed_open_sessions
+-- Open sessions whose runs have all committed.
+SELECT * FROM sessions WHERE ended_at IS NULL
+    AND (workflow_id = :workflow_id OR :everywhere = 1)
+    AND NOT EXISTS (SELECT 1 FROM runs WHERE session_id = sessions.id AND status <> 'committed')
+ORDER BY id;
+
+-- name: admission
+-- All that decides whether a run may start in a session.
+SELECT w.id, w.status, w.error, w.maintenance, w.pending_retry_run_id, w.active_version_id, s.ended_at, h.kind,
+    (SELECT id FROM runs WHERE workflow_id = w.id AND status = 'active')
+FROM sessions s
+JOIN workflows w ON w.id = s.workflow_id
+LEFT JOIN handlers h ON h.workflow_id = w.id AND h.name = :handler AND h.declared = 1
+WHERE s.id = :session_id;
+
+-- name: insert_run
+-- A run that starts.
+INSERT INTO runs (
+    id, workflow_id, session_id, version_id, handler, kind, phase, status, mutation_outcome, retry_of, title,
+    reserved_count, prepare_result, mutation_result, logs, cost_micros, created_at)
+VALUES (
+    :id, :workflow_id, :session_id, :version_id, :handler, :kind, :phase, :status, :mutation_outcome, :retry_of,
+    :title, :reserved_count, :prepare_result, :mutation_result, :logs, :cost_micros, :created_at)
+ON CONFLICT (id) DO NOTHING RETURNING id;
+
+-- name: run_by_id
+-- One run.
+SELECT * FROM runs WHERE id = :id;
+
+-- name: save_run
+-- Everything about a run that can change, but its phase alone: set_phase does that.
+UPDATE runs SET
+    phase = :phase, status = :status, mutation_outcome = :mutation_outcome, title = :title,
+    reserved_count = :reserved_count, prepare_result = :prepare_result, mutation_result = :mutation_result,
+    output_state = :output_state, error_class = :error_class, error_message = :error_message,
+    error_place = :error_place, logs = :logs, cost_micros = :cost_micros, ended_at = :ended_at
+WHERE id = :id;
+
+-- name: set_phase
+-- The run moves on, and nothing else changes.
+UPDATE runs SET phase = :phase WHERE id = :id;
+
+-- name: set_prepared
+-- The PrepareResult is pinned.
+UPDATE runs SET phase = :phase, title = :title, reserved_count = :reserved_count, prepare_result = :prepare_result
+WHERE id = :id;
+
+-- name: set_outcome
+-- The mutate phase is over and its outcome known.
+UPDATE runs SET phase = :phase, mutation_outcome = :mutation_outcome, mutation_result = :mutation_result
+WHERE id = :id;
+
+-- name: active_runs
+-- What a dead process left behind.
+SELECT * FROM runs WHERE status = 'active' AND (workflow_id = :workflow_id OR :everywhere = 1) ORDER BY id;
+
+-- name: runs_of_workflow
+-- Its runs, newest first, before a cursor.
+SELECT * FROM runs WHERE workflow_id = :workflow_id AND id < :before ORDER BY id DESC LIMIT :limit;
+
+-- name: last_logic_failure
+-- The run whose logic error put the workflow into maintenance.
+SELECT * FROM runs WHERE workflow_id = :workflow_id AND status = 'failed:logic' ORDER BY id DESC LIMIT 1;
+
+-- name: publish_event
+-- Append, or let the last write win while the event is pending. Nothing comes back if it is pinned or the same.
+INSERT INTO events (
+    id, topic_id, message_id, title, payload, status, attempt, created_by_run_id, created_at, updated_at)
+VALUES (:id, :topic_id, :message_id, :title, :payload, 'pending', 1, :created_by_run_id, :now, :now)
+ON CONFLICT (topic_id, message_id) DO UPDATE SET
+    title = excluded.title, payload = excluded.payload, updated_at = excluded.updated_at
+WHERE events.status = 'pending' AND (events.title <> excluded.title OR events.payload <> excluded.payload)
+RETURNING id;
+
+-- name: inherit_roots
+-- What a run publishes was caused by what caused the events it holds.
+INSERT INTO event_roots (event_id, root_event_id)
+SELECT DISTINCT :event_id, COALESCE(c.root_event_id, r.event_id)
+FROM reservations r LEFT JOIN event_roots c ON c.event_id = r.event_id
+WHERE r.run_id = :run_id
+ON CONFLICT (event_id, root_event_id) DO NOTHING;
+
+-- name: event_in_topic
+-- One event of a workflow, by topic and message id.
+SELECT e.* FROM topics t JOIN events e ON e.topic_id = t.id AND e.message_id = :message_id
+WHERE t.workflow_id = :workflow_id AND t.name = :topic;
+
+-- name: claimable_event
+-- What decides whether a run may reserve an event: also found when the event is not there but the topic is.
+SELECT t.consumer, e.id, e.status, e.attempt
+FROM topics t LEFT JOIN events e ON e.topic_id = t.id AND e.message_id = :message_id
+WHERE t.workflow_id = :workflow_id AND t.name = :topic AND t.declared = 1;
+
+-- name: reserve_event
+-- Pin one event to a run.
+UPDATE events SET status = 'reserved', reserved_by_run_id = :run_id, updated_at = :now
+WHERE id = :event_id AND status = 'pending';
+
+-- name: record_reservation
+-- History: this run held this event.
+INSERT INTO reservations (run_id, event_id, attempt, reserved_at) VALUES (:run_id, :event_id, :attempt, :now);
+
+-- name: consume_events
+-- The run committed.
+UPDATE events SET status = 'consumed', reserved_by_run_id = NULL, updated_at = :now
+WHERE reserved_by_run_id = :run_id AND status = 'reserved';
+
+-- name: release_events
+-- Nothing happened outside: a fresh run may take them.
+UPDATE events SET status = 'pending', reserved_by_run_id = NULL, updated_at = :now
+WHERE reserved_by_run_id = :run_id AND status = 'reserved';
+
+-- name: skip_events
+-- A person gave up on the mutation of the run that holds them.
+UPDATE events SET status = 'skipped', reserved_by_run_id = NULL, updated_at = :now
+WHERE reserved_by_run_id = :run_id AND status = 'reserved';
+
+-- name: transfer_reservations
+-- The retry holds what the failed run held.
+UPDATE events SET reserved_by_run_id = :to_run_id, updated_at = :now
+WHERE reserved_by_run_id = :from_run_id AND status = 'reserved';
+
+-- name: inherit_reservations
+-- History: the retry works on the events of the failed run, skipped ones too.
+INSERT INTO reservations (run_id, event_id, attempt, reserved_at)
+SELECT :to_run_id, event_id, attempt, :now FROM reservations WHERE run_id = :from_run_id;
+
+-- name: skip_pending_event
+-- A person skips an event that no run holds.
+UPDATE events SET status = 'skipped', updated_at = :now WHERE id = :event_id AND status = 'pending';
+
+-- name: peek_events
+-- Pending events of a topic, oldest first, after a cursor.
+SELECT e.* FROM topics t JOIN events e ON e.topic_id = t.id
+WHERE t.workflow_id = :workflow_id AND t.name = :topic AND e.status = 'pending' AND e.seq > :after
+ORDER BY e.seq LIMIT :limit;
+
+-- name: events_of_topic
+-- All events of a topic in append order, whatever became of them.
+SELECT e.* FROM topics t JOIN events e ON e.topic_id = t.id
+WHERE t.workflow_id = :workflow_id AND t.name = :topic AND e.seq > :after
+ORDER BY e.seq LIMIT :limit;
+
+-- name: events_of_run
+-- The events a run held, in append order.
+SELECT e.* FROM reservations r JOIN events e ON e.id = r.event_id WHERE r.run_id = :run_id ORDER BY e.seq;
+
+-- name: runs_of_event
+-- Every run that ever held an event, oldest first.
+SELECT r.* FROM reservations r WHERE r.event_id = :event_id ORDER BY r.run_id;
+
+-- name: roots_of_event
+-- What first caused an event; nothing if it came from outside.
+SELECT e.* FROM event_roots c JOIN events e ON e.id = c.root_event_id WHERE c.event_id = :event_id ORDER BY e.seq;
+
+-- name: events_caused_by
+-- All that came of an event.
+SELECT e.* FROM event_roots c JOIN events e ON e.id = c.event_id WHERE c.root_event_id = :event_id ORDER BY e.seq;
+
+-- name: orphaned_events
+-- Reserved by a run that is neither active nor waiting for its retry: a bug, to be reported, never released.
+SELECT e.* FROM events e
+JOIN runs r ON r.id = e.reserved_by_run_id
+JOIN workflows w ON w.id = r.workflow_id
+WHERE e.status = 'reserved' AND r.status <> 'active'
+    AND (w.pending_retry_run_id IS NULL OR w.pending_retry_run_id <> r.id)
+ORDER BY e.seq;
+
+-- name: insert_mutation
+-- A line of the ledger.
+INSERT INTO mutations (
+    id, identity_key, idempotency_key, workflow_id, run_id, item_id, item_attempt, connector, method, params,
+    title, reconcilable, status, version, attempts, sent_at, created_at, updated_at)
+VALUES (
+    :id, :identity_key, :idempotency_key, :workflow_id, :run_id, :item_id, :item_attempt, :connector, :method,
+    :params, :title, :reconcilable, :status, :version, :attempts, :sent_at, :created_at, :updated_at)
+ON CONFLICT (id) DO NOTHING RETURNING id;
+
+-- name: mutation_by_id
+-- One line of the ledger.
+SELECT * FROM mutations WHERE id = :id;
+
+-- name: mutation_by_identity
+-- One line of the ledger, by what makes it the same call.
+SELECT * FROM mutations WHERE identity_key = :identity_key;
+
+-- name: mutations_of_run
+-- Its mutations, oldest first.
+SELECT * FROM mutations WHERE run_id = :run_id ORDER BY id;
+
+-- name: save_mutation
+-- Everything about a mutation that can change.
+UPDATE mutations SET
+    run_id = :run_id, params = :params, status = :status, version = :version, result = :result, error = :error,
+    attempts = :attempts, reconcile_attempts = :reconcile_attempts, next_reconcile_at = :next_reconcile_at,
+    sent_at = :sent_at, resolved_by = :resolved_by, resolved_at = :resolved_at, resolved_who = :resolved_who,
+    resolved_why = :resolved_why, updated_at = :updated_at
+WHERE id = :id;
+
+-- name: unsettled_mutation_of_run
+-- A mutation of the run whose outcome is not known, or that was never sent.
+SELECT * FROM mutations WHERE run_id = :run_id AND status NOT IN ('applied', 'failed') ORDER BY id LIMIT 1;
+
+-- name: unsettled_mutation_of_item
+-- The same, for one attempt at an item.
+SELECT * FROM mutations WHERE workflow_id = :workflow_id AND item_id = :item_id AND item_attempt = :attempt
+    AND status NOT IN ('applied', 'failed') ORDER BY id LIMIT 1;
+
+-- name: calls_left_in_flight
+-- Approved calls that a dead process left unanswered; their runs are paused, not active.
+SELECT m.* FROM mutations m JOIN runs r ON r.id = m.run_id
+WHERE m.status NOT IN ('applied', 'failed') AND m.status = 'in_flight' AND r.status <> 'active'
+    AND (m.workflow_id = :workflow_id OR :everywhere = 1)
+ORDER BY m.id;
+
+-- name: mutations_to_reconcile
+-- Mutations whose next check is due.
+SELECT * FROM mutations WHERE next_reconcile_at IS NOT NULL AND next_reconcile_at <= :now
+ORDER BY next_reconcile_at LIMIT :limit;
+
+-- name: unsettled_mutations
+-- What a workflow does not know, or has not sent.
+SELECT * FROM mutations WHERE workflow_id = :workflow_id AND status NOT IN ('applied', 'failed') ORDER BY id;
+
+-- name: insert_approval
+-- A question to a person.
+INSERT INTO approvals (id, workflow_id, mutation_id, status, requested_at, expires_at)
+VALUES (:id, :workflow_id, :mutation_id, :status, :requested_at, :expires_at)
+ON CONFLICT (id) DO NOTHING RETURNING id;
+
+-- name: approval_by_id
+-- One question.
+SELECT * FROM approvals WHERE id = :id;
+
+-- name: open_approval
+-- The question that a mutation waits for.
+SELECT * FROM approvals WHERE mutation_id = :mutation_id AND status = 'open';
+
+-- name: decide_approval
+-- The answer, given once.
+UPDATE approvals SET status = :status, decided_at = :decided_at, decided_by = :decided_by, reason = :reason
+WHERE id = :id AND status = 'open';
+
+-- name: save_item
+-- One attempt at an item, new or changed.
+INSERT INTO items (workflow_id, item_id, attempt, title, state, run_id, is_open, error, created_at, updated_at)
+VALUES (:workflow_id, :item_id, :attempt, :title, :state, :run_id, :is_open, :error, :created_at, :updated_at)
+ON CONFLICT (workflow_id, item_id, attempt) DO UPDATE SET
+    title = excluded.title, state = excluded.state, run_id = excluded.run_id, is_open = excluded.is_open,
+    error = excluded.error, updated_at = excluded.updated_at;
+
+-- name: latest_item
+-- The current attempt at an item.
+SELECT * FROM items WHERE workflow_id = :workflow_id AND item_id = :item_id ORDER BY attempt DESC LIMIT 1;
+
+-- name: item_attempts
+-- Every attempt at an item, oldest first.
+SELECT * FROM items WHERE workflow_id = :workflow_id AND item_id = :item_id ORDER BY attempt;
+
+-- name: open_item_of_run
+-- The item whose scope the run is in.
+SELECT * FROM items WHERE run_id = :run_id AND is_open = 1;
+
+-- name: insert_task
+-- The order to repair a script.
+INSERT INTO maintenance_tasks (id, workflow_id, run_id, status, evidence, created_at)
+VALUES (:id, :workflow_id, :run_id, :status, :evidence, :created_at);
+
+-- name: open_task
+-- The repair under way.
+SELECT * FROM maintenance_tasks WHERE workflow_id = :workflow_id AND status = 'open';
+
+-- name: end_task
+-- The repair is over.
+UPDATE maintenance_tasks SET status = 'done', ended_at = :ended_at
+WHERE workflow_id = :workflow_id AND status = 'open';
+
+-- name: maintenance_without_task
+-- Workflows whose repair nobody ordered, because a crash came between.
+SELECT * FROM workflows WHERE maintenance = 1 AND (id = :workflow_id OR :everywhere = 1)
+    AND NOT EXISTS (SELECT 1 FROM maintenance_tasks t WHERE t.workflow_id = workflows.id AND t.status = 'open')
+ORDER BY id;
+
+-- name: append_journal
+-- One operation that happened.
+INSERT INTO journal (at, operation, workflow_id, run_id, changed, why)
+VALUES (:at, :operation, :workflow_id, :run_id, :changed, :why);
+
+-- name: journal_after
+-- The feed: what happened after a sequence number.
+SELECT * FROM journal WHERE seq > :after ORDER BY seq LIMIT :limit;
+
+-- name: journal_of_workflow
+-- The feed of one workflow.
+SELECT * FROM journal WHERE workflow_id = :workflow_id AND seq > :after ORDER BY seq LIMIT :limit;
+
+-- name: journal_of_run
+-- What happened to one run.
+SELECT * FROM journal WHERE run_id = :run_id ORDER BY seq;
+
+-- name: fence
+-- A write that succeeds after a commit that failed: what was left of that commit in the log is overwritten.
+UPDATE store SET fences = fences + 1 WHERE only_row = 1;
+
+-- name: insert_store
+-- The one row that every file has.
+INSERT INTO store (only_row, created_at) VALUES (1, :created_at);

@@ -1,0 +1,115 @@
+"""A database of the execution model, opened by one runtime. `commit` is the only way to change it.
+
+Many operations go into one database transaction (group commit), each in its own savepoint: one that is refused
+or raises is undone alone. What `commit` returns is durable.
+"""
+
+import logging
+import os
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from keep_storage import invariants, manager
+from keep_storage.errors import StorageError, StorageLost
+from keep_storage.ids import Clock, Millis
+from keep_storage.operations import Done, Operation, Outcome, Refused
+from keep_storage.ownership import Ownership
+from keep_storage.sqlite import SqliteDatabase
+from keep_storage.transaction import Database, Queries, Reader, Transaction
+
+log = logging.getLogger("keep_storage")
+
+
+def wall_clock() -> Millis:
+    """The time of this machine."""
+    return time.time_ns() // 1_000_000
+
+
+class Store:
+    """The execution model in a database. Not thread-safe: one thread at a time commits."""
+
+    def __init__(self, database: Database, clock: Clock = wall_clock, ownership: Ownership | None = None) -> None:
+        self._database = database
+        self._clock = clock
+        self._ownership = ownership
+        self._lost: StorageLost | None = None
+
+    @classmethod
+    def open(cls, path: str | os.PathLike[str], clock: Clock = wall_clock) -> Self:
+        """Open or create the file, take ownership of it, bring its schema up to date and check its invariants.
+
+        Raises `StorageOwned`, `StorageTooNew`, `StorageForeign`, `StorageCorrupt` or `StorageUnavailable`.
+        A broken invariant is logged loudly and hidden from nobody; it does not keep the file closed.
+        """
+        ownership = Ownership.take(Path(path))
+        try:
+            store = cls(SqliteDatabase.open(str(path), now=clock()), clock, ownership)
+        except BaseException:
+            ownership.give_up()
+            raise
+        for broken in invariants.check(store.queries(), deep=False):
+            log.error("%s: %s Run `keep doctor %s`.", path, broken, path)
+        return store
+
+    @classmethod
+    def in_memory(cls, clock: Clock = wall_clock) -> Self:
+        """A store that is gone when it is closed, for tests."""
+        return cls(SqliteDatabase.open(":memory:", now=clock()), clock)
+
+    def commit(self, batch: Sequence[Operation[Any]]) -> list[Outcome]:
+        """Apply all operations in one transaction; one outcome each, in order, durable.
+
+        Raises `StorageUnavailable` if the transaction failed: then none of them happened. After `StorageLost`
+        that is not known, and the store must be opened again.
+        """
+        if self._lost:
+            raise StorageLost(f"The store must be opened again: {self._lost}") from self._lost
+        now = self._clock()
+        try:
+            tx = self._database.begin()
+            outcomes = [_apply(tx, operation, now) for operation in batch]
+            self._database.commit()
+        except StorageLost as lost:
+            self._lost = lost
+            raise
+        except BaseException:
+            self._database.rollback()
+            raise
+        return outcomes
+
+    def queries(self) -> Queries:
+        """Reads on the writer's own connection, for the thread that commits."""
+        return self._database.queries()
+
+    def reader(self) -> Reader:
+        """A connection that cannot write and never waits for the writer."""
+        return self._database.reader()
+
+    def close(self) -> None:
+        self._database.close()
+        if self._ownership:
+            self._ownership.give_up()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def _apply(tx: Transaction, operation: Operation[Any], now: Millis) -> Outcome:
+    tx.savepoint()
+    try:
+        answer = manager.apply(tx, operation, now)
+    except StorageError:
+        raise
+    except Exception as error:
+        tx.undo()
+        return Refused(error)
+    tx.release()
+    return Done(answer)

@@ -1,0 +1,66 @@
+"""What the execution model asks of a database, and nothing more. SQLite implements it; PostgreSQL can.
+
+A query is named, not written: the drivers know the text (`sql/queries.sql`) and translate `:name` parameters.
+"""
+
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
+from typing import Any, Protocol
+
+Row = tuple[Any, ...]
+Params = Mapping[str, Any]
+
+
+class Queries(Protocol):
+    """Named queries against one consistent view."""
+
+    def one(self, query: str, params: Params) -> Row | None:
+        """The first row, or nothing."""
+
+    def all(self, query: str, params: Params) -> list[Row]:
+        """Every row."""
+
+
+class Transaction(Queries, Protocol):
+    """The one writer's open transaction."""
+
+    def run(self, query: str, params: Params) -> None:
+        """A statement whose rows, if any, do not matter."""
+
+    def savepoint(self) -> None:
+        """From here on, `undo` brings everything back."""
+
+    def release(self) -> None:
+        """Keep what happened since the savepoint."""
+
+    def undo(self) -> None:
+        """Forget what happened since the savepoint, and the savepoint."""
+
+
+class Reader(Queries, Protocol):
+    """A connection that cannot write and never waits for the writer."""
+
+    def snapshot(self) -> AbstractContextManager[None]:
+        """Everything read inside sees the same moment."""
+
+    def close(self) -> None: ...
+
+
+class Database(Protocol):
+    """A database with one writer and any number of readers."""
+
+    def begin(self) -> Transaction: ...
+
+    def commit(self) -> None:
+        """Make the transaction durable. Raises `StorageUnavailable` if it is certain that it did not happen,
+        now or after a restart, and `StorageLost` if that cannot be made certain."""
+
+    def rollback(self) -> None:
+        """Forget the open transaction, if there is one."""
+
+    def queries(self) -> Queries:
+        """Reads on the writer's own connection, for the thread that writes."""
+
+    def reader(self) -> Reader: ...
+
+    def close(self) -> None: ...

@@ -1,0 +1,151 @@
+"""The tables: what may follow what. Closed and total; what is not listed is refused.
+
+`docs/architecture.md` draws them, and a test compares the drawing with these tables.
+"""
+
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Any, Final
+
+from keep_storage.model import (
+    EventStatus,
+    MutationOutcome,
+    MutationStatus,
+    Phase,
+    Resolver,
+    RunStatus,
+    WorkflowStatus,
+)
+
+PHASE_NEXT: Final[Mapping[Phase, frozenset[Phase]]] = {
+    Phase.PENDING: frozenset({Phase.PREPARING}),
+    Phase.PREPARING: frozenset({Phase.PREPARED}),
+    Phase.PREPARED: frozenset({Phase.MUTATING, Phase.EMITTING}),
+    Phase.MUTATING: frozenset({Phase.MUTATED}),
+    Phase.MUTATED: frozenset({Phase.EMITTING}),
+    Phase.EMITTING: frozenset({Phase.COMMITTED}),
+    Phase.COMMITTED: frozenset(),
+}
+"""The way of a consumer. Producers and jobs go from `pending` to `committed` in their one commit."""
+
+STATUS_NEXT: Final[Mapping[RunStatus, frozenset[RunStatus]]] = {
+    RunStatus.ACTIVE: frozenset(RunStatus) - {RunStatus.ACTIVE},
+    RunStatus.PAUSED_TRANSIENT: frozenset(),
+    # An approved call is made while its run is paused; its outcome can turn out unknown.
+    RunStatus.PAUSED_APPROVAL: frozenset({RunStatus.PAUSED_RECONCILIATION}),
+    RunStatus.PAUSED_RECONCILIATION: frozenset(),
+    RunStatus.FAILED_LOGIC: frozenset(),
+    RunStatus.FAILED_INTERNAL: frozenset(),
+    RunStatus.CRASHED: frozenset(),
+    RunStatus.COMMITTED: frozenset(),
+}
+"""A run that stopped is never resumed: a fresh run, or a retry that starts at `next`, carries on."""
+
+MUTATION_NEXT: Final[Mapping[MutationStatus, frozenset[MutationStatus]]] = {
+    MutationStatus.PENDING: frozenset({MutationStatus.IN_FLIGHT, MutationStatus.FAILED}),
+    MutationStatus.IN_FLIGHT: frozenset(
+        {
+            MutationStatus.APPLIED,
+            MutationStatus.FAILED,
+            MutationStatus.NEEDS_RECONCILE,
+            MutationStatus.INDETERMINATE,
+        }
+    ),
+    MutationStatus.NEEDS_RECONCILE: frozenset(
+        {
+            MutationStatus.NEEDS_RECONCILE,
+            MutationStatus.APPLIED,
+            MutationStatus.FAILED,
+            MutationStatus.INDETERMINATE,
+        }
+    ),
+    MutationStatus.INDETERMINATE: frozenset(
+        {MutationStatus.NEEDS_RECONCILE, MutationStatus.APPLIED, MutationStatus.FAILED}
+    ),
+    MutationStatus.APPLIED: frozenset(),
+    # Only inside an item: the handler runs again from the start and re-attempts what did not happen.
+    MutationStatus.FAILED: frozenset({MutationStatus.PENDING, MutationStatus.IN_FLIGHT}),
+}
+
+MAY_SETTLE: Final[Mapping[MutationStatus, frozenset[Resolver]]] = {
+    # It never left: the host may give up on it, recovery may, and the person who was asked may refuse.
+    MutationStatus.PENDING: frozenset(
+        {
+            Resolver.CONNECTOR,
+            Resolver.RECOVERY,
+            Resolver.USER_SKIP,
+            Resolver.APPROVAL_REJECTED,
+            Resolver.APPROVAL_EXPIRED,
+        }
+    ),
+    # The call is being made: nobody but the one who makes it can know.
+    MutationStatus.IN_FLIGHT: frozenset({Resolver.CONNECTOR, Resolver.RECONCILIATION}),
+    MutationStatus.NEEDS_RECONCILE: frozenset(
+        {
+            Resolver.CONNECTOR,
+            Resolver.RECONCILIATION,
+            Resolver.USER_ASSERT_APPLIED,
+            Resolver.USER_ASSERT_FAILED,
+            Resolver.USER_SKIP,
+        }
+    ),
+    # Machines have given up.
+    MutationStatus.INDETERMINATE: frozenset(
+        {Resolver.USER_ASSERT_APPLIED, Resolver.USER_ASSERT_FAILED, Resolver.USER_SKIP}
+    ),
+    MutationStatus.APPLIED: frozenset(),
+    MutationStatus.FAILED: frozenset(),
+}
+"""Who may say what became of a mutation, by where it stands."""
+
+VERDICTS: Final = frozenset({Resolver.USER_ASSERT_APPLIED, Resolver.USER_ASSERT_FAILED, Resolver.USER_SKIP})
+"""A person's word."""
+
+EVENT_NEXT: Final[Mapping[EventStatus, frozenset[EventStatus]]] = {
+    EventStatus.PENDING: frozenset({EventStatus.RESERVED, EventStatus.SKIPPED}),
+    EventStatus.RESERVED: frozenset({EventStatus.PENDING, EventStatus.CONSUMED, EventStatus.SKIPPED}),
+    EventStatus.CONSUMED: frozenset(),
+    EventStatus.SKIPPED: frozenset(),
+}
+
+WORKFLOW_NEXT: Final[Mapping[WorkflowStatus, frozenset[WorkflowStatus]]] = {
+    WorkflowStatus.DRAFT: frozenset({WorkflowStatus.READY, WorkflowStatus.ARCHIVED}),
+    WorkflowStatus.READY: frozenset({WorkflowStatus.ACTIVE, WorkflowStatus.ARCHIVED}),
+    WorkflowStatus.ACTIVE: frozenset({WorkflowStatus.PAUSED, WorkflowStatus.ARCHIVED}),
+    WorkflowStatus.PAUSED: frozenset({WorkflowStatus.ACTIVE, WorkflowStatus.ARCHIVED}),
+    WorkflowStatus.ARCHIVED: frozenset(),
+}
+
+UNCERTAIN: Final = frozenset({MutationStatus.IN_FLIGHT, MutationStatus.NEEDS_RECONCILE, MutationStatus.INDETERMINATE})
+"""The effect may exist."""
+
+SETTLED: Final = frozenset({MutationStatus.APPLIED, MutationStatus.FAILED})
+
+POST_MUTATION: Final = frozenset({MutationOutcome.SUCCESS, MutationOutcome.SKIPPED})
+"""Only forward from here: a retry starts at `next`."""
+
+RUN_STATUS_ERROR: Final[Mapping[RunStatus, str]] = {
+    RunStatus.ACTIVE: "",
+    RunStatus.PAUSED_TRANSIENT: "",
+    RunStatus.PAUSED_APPROVAL: "Approval required",
+    RunStatus.PAUSED_RECONCILIATION: "Mutation outcome uncertain",
+    RunStatus.FAILED_LOGIC: "",
+    RunStatus.FAILED_INTERNAL: "Internal error",
+    RunStatus.CRASHED: "",
+    RunStatus.COMMITTED: "",
+}
+"""What `workflow.error` says when a run stops this way and brings no words of its own. Empty: nothing to do
+for a person, because a retry, maintenance or recovery carries on."""
+
+
+def _covers(table: Mapping[Any, object], states: type[StrEnum]) -> bool:
+    return set(table) == set(states)
+
+
+assert _covers(PHASE_NEXT, Phase), "every phase has its row"
+assert _covers(STATUS_NEXT, RunStatus), "every run status has its row"
+assert _covers(RUN_STATUS_ERROR, RunStatus), "every run status says whether a person is needed"
+assert _covers(MUTATION_NEXT, MutationStatus), "every mutation status has its row"
+assert _covers(MAY_SETTLE, MutationStatus), "every mutation status says who may settle it"
+assert _covers(EVENT_NEXT, EventStatus), "every event status has its row"
+assert _covers(WORKFLOW_NEXT, WorkflowStatus), "every workflow status has its row"

@@ -1,0 +1,205 @@
+"""Workflows and their scripts. `status` is what people want; it changes here and only when a person asks."""
+
+from msgspec.structs import replace
+
+from keep_storage import rows
+from keep_storage.errors import Reason, reject
+from keep_storage.ids import Millis
+from keep_storage.journal import Change, changed
+from keep_storage.model import (
+    Grant,
+    Handler,
+    HandlerKind,
+    ScriptVersion,
+    Workflow,
+    WorkflowStatus,
+)
+from keep_storage.operations import (
+    ActivateScript,
+    AddScriptVersion,
+    ArchiveWorkflow,
+    ClearWorkflowError,
+    CreateWorkflow,
+    GrantPermission,
+    HandlerSpec,
+    PauseWorkflow,
+    ResumeWorkflow,
+)
+from keep_storage.transaction import Queries, Transaction
+from keep_storage.transitions import WORKFLOW_NEXT
+
+
+def existing(q: Queries, workflow_id: str) -> Workflow:
+    workflow = rows.workflow(q, workflow_id)
+    return workflow or reject(Reason.WORKFLOW_NOT_FOUND, f"There is no workflow {workflow_id!r}.")
+
+
+def create_workflow(tx: Transaction, op: CreateWorkflow, now: Millis) -> Change[Workflow]:
+    if rows.workflow(tx, op.id):
+        reject(Reason.ID_TAKEN, f"There is already a workflow {op.id!r}.")
+    workflow = Workflow(
+        id=op.id,
+        name=op.name,
+        timezone=op.timezone,
+        status=WorkflowStatus.DRAFT,
+        error="",
+        error_class=None,
+        error_run_id=None,
+        maintenance=False,
+        pending_retry_run_id=None,
+        active_version_id=None,
+        created_at=now,
+        updated_at=now,
+    )
+    rows.insert_workflow(tx, workflow)
+    return changed(workflow, op.id, None, name=op.name, status=workflow.status)
+
+
+def add_script_version(tx: Transaction, op: AddScriptVersion, now: Millis) -> Change[ScriptVersion]:
+    existing(tx, op.workflow_id)
+    if rows.version(tx, op.id):
+        reject(Reason.ID_TAKEN, f"There is already a script version {op.id!r}.")
+    if rows.version_by_number(tx, op.workflow_id, op.major, op.minor):
+        reject(
+            Reason.VERSION_EXISTS,
+            f"Workflow {op.workflow_id!r} already has version {op.major}.{op.minor}; versions never change.",
+        )
+    version = ScriptVersion(
+        id=op.id,
+        workflow_id=op.workflow_id,
+        major=op.major,
+        minor=op.minor,
+        source=op.source,
+        declaration=op.declaration,
+        created_at=now,
+        activated_at=None,
+    )
+    rows.insert_version(tx, version)
+    return changed(version, op.workflow_id, None, version=op.id, number=f"{op.major}.{op.minor}")
+
+
+def activate_script(tx: Transaction, op: ActivateScript, now: Millis) -> Change[Workflow]:
+    version = rows.version(tx, op.version_id) or reject(
+        Reason.VERSION_NOT_FOUND, f"There is no script version {op.version_id!r}."
+    )
+    workflow = existing(tx, version.workflow_id)
+    if workflow.status is WorkflowStatus.ARCHIVED:
+        reject(Reason.WORKFLOW_STATUS_REFUSED, f"Workflow {workflow.id!r} is archived; it runs no script.")
+    if active := rows.active_runs(tx, workflow.id):
+        reject(
+            Reason.RUN_ALREADY_ACTIVE,
+            f"Run {active[0].id!r} is under way; a script is exchanged between runs. Try again when it ends.",
+        )
+    consumers = _consumer_of_each_topic(op)
+
+    rows.replace_topics(tx, workflow.id, consumers.items())
+    rows.replace_handlers(tx, workflow.id, (_handler(workflow.id, spec, now) for spec in op.handlers))
+    rows.mark_version_activated(tx, version.id, now)
+    status = WorkflowStatus.READY if workflow.status is WorkflowStatus.DRAFT else workflow.status
+    workflow = replace(workflow, active_version_id=version.id, status=status, updated_at=now)
+    rows.save_workflow(tx, workflow)
+    number = f"{version.major}.{version.minor}"
+    return changed(workflow, workflow.id, None, version=version.id, number=number, status=status)
+
+
+def _consumer_of_each_topic(op: ActivateScript) -> dict[str, str | None]:
+    """Which handler reads which topic. Refuses what a script may not declare."""
+    consumers: dict[str, str | None] = dict.fromkeys(op.topics)
+    names: set[str] = set()
+    for handler in op.handlers:
+        if handler.name in names:
+            reject(
+                Reason.HANDLER_DECLARED_TWICE,
+                f"Handler {handler.name!r} is declared twice; its state would be shared. Rename one.",
+            )
+        names.add(handler.name)
+        for topic in handler.subscribe:
+            if topic not in consumers:
+                reject(
+                    Reason.TOPIC_NOT_DECLARED,
+                    f"Handler {handler.name!r} subscribes to {topic!r}, which the script does not declare. "
+                    "Add it to `topics`.",
+                )
+            if consumers[topic] not in (None, handler.name):
+                reject(
+                    Reason.TOPIC_HAS_TWO_CONSUMERS,
+                    f"Topic {topic!r} has two consumers, {consumers[topic]!r} and {handler.name!r}; "
+                    "a topic has one. Let one consumer publish to a second topic for the other.",
+                )
+            consumers[topic] = handler.name
+    return consumers
+
+
+def _handler(workflow_id: str, spec: HandlerSpec, now: Millis) -> Handler:
+    timed = spec.kind is not HandlerKind.CONSUMER
+    return Handler(
+        workflow_id=workflow_id,
+        name=spec.name,
+        kind=spec.kind,
+        declared=True,
+        schedule=spec.schedule if timed else None,
+        next_run_at=spec.first_run_at if timed else None,
+        state=None,
+        wake_at=None,
+        updated_at=now,
+    )
+
+
+def grant_permission(tx: Transaction, op: GrantPermission, now: Millis) -> Change[Grant]:
+    existing(tx, op.workflow_id)
+    grant = Grant(
+        workflow_id=op.workflow_id,
+        major=op.major,
+        permission=op.permission,
+        policy=op.policy,
+        limits=op.limits,
+        granted_by=op.by,
+        granted_at=now,
+    )
+    rows.save_grant(tx, grant)
+    return changed(grant, op.workflow_id, None, permission=op.permission, policy=op.policy, major=op.major)
+
+
+def pause_workflow(tx: Transaction, op: PauseWorkflow, now: Millis) -> Change[Workflow]:
+    return _set_status(tx, op.workflow_id, WorkflowStatus.PAUSED, op.by, now)
+
+
+def resume_workflow(tx: Transaction, op: ResumeWorkflow, now: Millis) -> Change[Workflow]:
+    return _set_status(tx, op.workflow_id, WorkflowStatus.ACTIVE, op.by, now)
+
+
+def archive_workflow(tx: Transaction, op: ArchiveWorkflow, now: Millis) -> Change[Workflow]:
+    return _set_status(tx, op.workflow_id, WorkflowStatus.ARCHIVED, op.by, now)
+
+
+def _set_status(tx: Transaction, workflow_id: str, status: WorkflowStatus, by: str, now: Millis) -> Change[Workflow]:
+    """Touches nothing but the status: runs, events, mutations and `error` stay as they are."""
+    workflow = existing(tx, workflow_id)
+    if status not in WORKFLOW_NEXT[workflow.status]:
+        reject(
+            Reason.WORKFLOW_STATUS_REFUSED,
+            f"Workflow {workflow_id!r} is {workflow.status}; it cannot become {status}.",
+        )
+    before, workflow = workflow.status, replace(workflow, status=status, updated_at=now)
+    rows.save_workflow(tx, workflow)
+    return changed(workflow, workflow_id, None, status=[before, status], by=by)
+
+
+def clear_workflow_error(tx: Transaction, op: ClearWorkflowError, now: Millis) -> Change[Workflow]:
+    workflow = existing(tx, op.workflow_id)
+    if workflow.error_run_id is None:
+        reject(Reason.WORKFLOW_HAS_NO_ERROR, f"Workflow {op.workflow_id!r} has no error to clear.")
+    if mutation := rows.unsettled_mutation_of_run(tx, workflow.error_run_id):
+        reject(
+            Reason.MUTATION_OUTCOME_UNKNOWN,
+            f"The error is an open question about mutation {mutation.id!r} ({mutation.status}). "
+            "Answer that: the error goes with it.",
+        )
+    was, run_id = workflow.error, workflow.error_run_id
+    workflow = without_error(workflow, now)
+    rows.save_workflow(tx, workflow)
+    return changed(workflow, workflow.id, run_id, op.why, error=[was, ""], by=op.by)
+
+
+def without_error(workflow: Workflow, now: Millis) -> Workflow:
+    return replace(workflow, error="", error_class=None, error_run_id=None, updated_at=now)
