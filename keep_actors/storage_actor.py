@@ -5,18 +5,12 @@ timer: alone, an operation waits for nobody; in a crowd, many share one fsync.
 """
 
 import copy
-import sys
 from collections.abc import Sequence
 from typing import Any, Protocol, TypeVar
 
 from keep_actors.kernel import Actor, ActorRef, Question, Thread, WorkerThread
 from keep_storage.errors import StorageUnavailable
 from keep_storage.operations import Done, Operation, Outcome
-
-if sys.version_info >= (3, 12):
-    from typing import override
-else:
-    from typing_extensions import override
 
 T = TypeVar("T")
 
@@ -78,11 +72,9 @@ class StorageActor(Actor[Apply[Any]]):
         self._thread = thread or WorkerThread()
 
     @property
-    @override
     def ref(self) -> StorageRef:
         return StorageRef(self)
 
-    @override
     async def receive(self, message: Apply[Any]) -> None:
         batch = [message, *self.mailbox.take_many(self._batch_ops_max - 1)]
         operations = [apply.operation for apply in batch]

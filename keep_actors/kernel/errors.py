@@ -9,7 +9,7 @@ class ActorError(Exception):
     """Any of the errors below."""
 
 
-class MailboxFull(ActorError):  # noqa: N818 - it says what is so, and the message says whose move it is
+class MailboxFull(ActorError):
     """The actor is slower than its senders. The message was not accepted."""
 
     def __init__(self, actor: str, capacity: int) -> None:
@@ -21,7 +21,7 @@ class MailboxFull(ActorError):  # noqa: N818 - it says what is so, and the messa
         self.capacity = capacity
 
 
-class ActorStopped(ActorError):  # noqa: N818
+class ActorStopped(ActorError):
     """The actor ended before it came to this message. The message was not processed."""
 
     def __init__(self, actor: str) -> None:
@@ -29,7 +29,7 @@ class ActorStopped(ActorError):  # noqa: N818
         self.actor = actor
 
 
-class ActorDied(ActorError):  # noqa: N818
+class ActorDied(ActorError):
     """The actor ended with this message in hand. It may have been processed in part, in full or not at all.
 
     The exception that ended the actor, if there was one, is the `__cause__`.
@@ -43,12 +43,10 @@ class ActorDied(ActorError):  # noqa: N818
         self.actor = actor
 
 
-class AskTimeout(ActorError, TimeoutError):  # noqa: N818
+class AskTimeout(ActorError, TimeoutError):
     """The answer did not come in time. The message is still with the actor and may still be processed."""
 
     def __init__(self, actor: str, timeout_ms: int) -> None:
-        super().__init__(
-            f"actor {actor!r} did not answer within {timeout_ms} ms; the message may still be processed"
-        )
+        super().__init__(f"actor {actor!r} did not answer within {timeout_ms} ms; the message may still be processed")
         self.actor = actor
         self.timeout_ms = timeout_ms

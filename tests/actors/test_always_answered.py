@@ -9,7 +9,6 @@ import pytest
 from anyio.lowlevel import checkpoint
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from typing_extensions import override
 
 from keep_actors.kernel import Actor, ActorDied, ActorError, ActorStopped, AskTimeout, MailboxFull, Question
 from keep_actors.storage_actor import StorageActor
@@ -22,7 +21,7 @@ A = TypeVarTuple("A")
 R = TypeVar("R")
 
 
-class Boom(Exception):  # noqa: N818 - what goes wrong in an actor is not for us to name
+class Boom(Exception):
     pass
 
 
@@ -104,7 +103,6 @@ class Obedient(Actor[Do]):
         self.kept: list[Do] = []
         self.freedom = anyio.Event()
 
-    @override
     async def receive(self, message: Do) -> None:
         self.received.append(message)
         match message.what:

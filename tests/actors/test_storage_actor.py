@@ -9,8 +9,9 @@ from anyio.abc import TaskGroup
 
 from keep_actors.kernel import ActorDied, ActorError, ActorStopped, MailboxFull
 from keep_actors.storage_actor import StorageActor, StorageRef
+from keep_storage import Store
 from keep_storage.errors import Reason, Rejected, StorageError, StorageLost, StorageUnavailable
-from keep_storage.operations import Done, Operation, Outcome, Refused
+from keep_storage.operations import CreateWorkflow, Done, Operation, Outcome, Refused
 
 pytestmark = pytest.mark.anyio
 
@@ -297,3 +298,19 @@ async def test_a_full_mailbox_is_raised_to_the_caller_and_the_others_are_served(
 
     assert store.batches == [["a", "b"]]
     assert results(callers) == ["A", "B"]
+
+
+async def test_it_serves_the_real_store() -> None:
+    with Store.in_memory() as store:
+        storage = StorageActor(store)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(storage.run)
+
+            workflow = await storage.ref.apply(CreateWorkflow("wf_1", "Mail"))
+            with pytest.raises(Rejected) as rejected:
+                await storage.ref.apply(CreateWorkflow("wf_1", "Mail"))
+
+            storage.stop()
+
+    assert workflow.name == "Mail"
+    assert rejected.value.reason is Reason.ID_TAKEN
