@@ -1,6 +1,6 @@
 """The execution model as atomic operations on a database. Synchronous; knows no actors and no JavaScript."""
 
-from keep_storage import operations
+from keep_storage import operations, reads
 from keep_storage.errors import (
     Reason,
     Rejected,
@@ -34,5 +34,6 @@ __all__ = [
     "Store",
     "Together",
     "operations",
+    "reads",
     "wall_clock",
 ]

@@ -193,10 +193,10 @@ def update_consumer_phase(tx: Transaction, op: UpdateConsumerPhase, now: Millis)
     run = _active(tx, op.run_id, HandlerKind.CONSUMER)
     if op.phase not in PHASE_NEXT[run.phase]:
         reject(Reason.PHASE_ORDER, f"Run {run.id!r} is {run.phase}; it cannot become {op.phase}.")
-    if (op.prepare_result is None) is (op.phase is Phase.PREPARED):
-        _refuse_prepare_result(op)
     if op.phase is Phase.PREPARED:
         return _pin(tx, run, op, now)
+    if op.prepare_result is not None or op.reservations or op.title or op.wake_at is not None:
+        reject(Reason.PHASE_TAKES_NO_PREPARE_RESULT, f"Run {run.id!r} takes a PrepareResult only as `prepared`.")
     _may_enter(tx, run, op.phase)
     rows.set_phase(tx, run.id, op.phase)
     return changed(replace(run, phase=op.phase), run.workflow_id, run.id, phase=[run.phase, op.phase])
@@ -214,14 +214,10 @@ def _may_enter(q: Queries, run: Run, phase: Phase) -> None:
         reject(Reason.MUTATION_FAILED, f"The mutation of run {run.id!r} failed; the run must stop, not go on.")
 
 
-def _refuse_prepare_result(op: UpdateConsumerPhase) -> None:
-    if op.phase is Phase.PREPARED:
-        reject(Reason.PHASE_NEEDS_A_PREPARE_RESULT, f"Run {op.run_id!r} cannot be prepared without its result.")
-    reject(Reason.PHASE_TAKES_NO_PREPARE_RESULT, f"Run {op.run_id!r} takes a PrepareResult only as `prepared`.")
-
-
 def _pin(tx: Transaction, run: Run, op: UpdateConsumerPhase, now: Millis) -> Change[Run]:
     """`prepare` succeeded: its inputs are reserved and its result is kept."""
+    if op.prepare_result is None:
+        reject(Reason.PHASE_NEEDS_A_PREPARE_RESULT, f"Run {run.id!r} cannot be prepared without its result.")
     claims = events.check_reservations(tx, run, op.reservations)
     prepared = replace(
         run,

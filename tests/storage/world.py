@@ -5,7 +5,10 @@ rows on `rows` (consumer `announce`); `digest` is a job. Names of runs, sessions
 """
 
 import itertools
+from pathlib import Path
 from typing import Any
+
+import apsw
 
 from keep_storage import ExecutionModelManager, Store, invariants, rows
 from keep_storage.model import (
@@ -175,3 +178,12 @@ class World:
         """No promise is broken."""
         broken = invariants.check(self.store.queries(), deep=True)
         assert not broken, "\n".join(map(str, broken))
+
+
+def contents(path: Path) -> dict[str, list[tuple[object, ...]]]:
+    """Every row of every table of a file, by table."""
+    connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)
+    tables = [str(name) for (name,) in connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")]
+    found = {table: connection.execute(f'SELECT * FROM "{table}"').fetchall() for table in tables}
+    connection.close()
+    return found

@@ -1,0 +1,817 @@
+"""Every reason to refuse has a way to meet it, and a refusal changes nothing."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from keep_storage import ExecutionModelManager, Operation, Reason, Rejected, Store
+from keep_storage.model import (
+    GrantPolicy,
+    HandlerKind,
+    ItemState,
+    MutationStatus,
+    Phase,
+    Resolver,
+    RunStatus,
+)
+from keep_storage.operations import AskFirst, HandlerSpec, ItemScope, Publish, Reserve
+from tests.storage.world import HANDLERS, TOPICS, WORKFLOW, CountingClock, World, contents
+
+Attempt = Callable[[World], Any]
+ATTEMPTS: list[tuple[Reason, Attempt]] = []
+
+
+def meets(reason: Reason) -> Callable[[Attempt], Attempt]:
+    """The function prepares a world and ends with the one call that is refused."""
+
+    def note(attempt: Attempt) -> Attempt:
+        ATTEMPTS.append((reason, attempt))
+        return attempt
+
+    return note
+
+
+def activate(world: World, topics: tuple[str, ...], *handlers: HandlerSpec) -> None:
+    version = world.model.add_script_version(world.name("ver"), WORKFLOW, 2, 0, "…")
+    world.model.activate_script(version.id, topics, handlers)
+
+
+def prepare(world: World, run_id: str, *reservations: Reserve) -> None:
+    world.model.update_consumer_phase(run_id, Phase.PREPARED, reservations, "{}")
+
+
+def call(world: World, run_id: str, item: ItemScope | None = None, **options: Any) -> Any:
+    name = world.name("mut")
+    return world.model.create_mutation(
+        name, run_id, "sheets", "append", "{}", f"key-{name}", options.pop("reconcilable", True), item=item, **options
+    )
+
+
+def inside_item(world: World, item_id: str = "i1") -> str:
+    run = world.start("digest")
+    world.model.open_item(run.id, item_id, f"Item {item_id}")
+    return run.id
+
+
+def finished_item(world: World, state: ItemState = ItemState.DONE) -> None:
+    run_id = inside_item(world)
+    world.model.close_item(run_id, "i1", state)
+    world.model.commit_job(run_id, next_run_at=1)
+
+
+# The thing that was named is not there, or is already there.
+
+
+@meets(Reason.ID_TAKEN)
+def a_second_workflow_with_the_same_id(world: World) -> None:
+    world.model.create_workflow(WORKFLOW, "again")
+
+
+@meets(Reason.ID_TAKEN)
+def a_second_version_with_the_same_id(world: World) -> None:
+    world.model.add_script_version("ver_x", WORKFLOW, 3, 0, "…")
+    world.model.add_script_version("ver_x", WORKFLOW, 3, 1, "…")
+
+
+@meets(Reason.ID_TAKEN)
+def a_second_session_with_the_same_id(world: World) -> None:
+    session = world.session()
+    world.model.finish_session(session)
+    world.model.create_session(session, WORKFLOW)
+
+
+@meets(Reason.ID_TAKEN)
+def a_second_run_with_the_same_id(world: World) -> None:
+    run = world.start("poll")
+    world.model.commit_producer(run.id, next_run_at=1)
+    world.model.create_run(run.id, world.session(), "poll")
+
+
+@meets(Reason.ID_TAKEN)
+def a_second_mutation_with_the_same_id(world: World) -> None:
+    world.publish("m1", "m2")
+    mutation = world.sent("m1")
+    world.model.fail_mutation(mutation.id)
+    world.model.update_handler_run_status(mutation.run_id, RunStatus.CRASHED)
+    run = world.mutating("m2")
+    world.model.create_mutation(mutation.id, run.id, "a", "b", "{}", "k", reconcilable=True)
+
+
+@meets(Reason.ID_TAKEN)
+def a_second_approval_with_the_same_id(world: World) -> None:
+    world.publish("m1", "m2")
+    first = world.mutating("m1")
+    call(world, first.id, ask_first=AskFirst("apr_x"))
+    world.model.update_handler_run_status(first.id, RunStatus.PAUSED_APPROVAL)
+    world.model.reject_mutation("apr_x", by="ada")
+    second = world.mutating("m2")
+    call(world, second.id, ask_first=AskFirst("apr_x"))
+
+
+@meets(Reason.WORKFLOW_NOT_FOUND)
+def pausing_a_workflow_that_is_not_there(world: World) -> None:
+    world.model.pause_workflow("wf_none")
+
+
+@meets(Reason.WORKFLOW_NOT_FOUND)
+def granting_to_a_workflow_that_is_not_there(world: World) -> None:
+    world.model.grant_permission("wf_none", 1, "gmail.send", GrantPolicy.ASK)
+
+
+@meets(Reason.VERSION_NOT_FOUND)
+def activating_a_version_that_is_not_there(world: World) -> None:
+    world.model.activate_script("ver_none", (), ())
+
+
+@meets(Reason.VERSION_EXISTS)
+def changing_a_version(world: World) -> None:
+    world.model.add_script_version("ver_other", WORKFLOW, 1, 0, "…")
+
+
+@meets(Reason.SESSION_NOT_FOUND)
+def running_in_a_session_that_is_not_there(world: World) -> None:
+    world.model.create_run("run_x", "ses_none", "file")
+
+
+@meets(Reason.SESSION_NOT_FOUND)
+def finishing_a_session_that_is_not_there(world: World) -> None:
+    world.model.finish_session("ses_none")
+
+
+@meets(Reason.RUN_NOT_FOUND)
+def stopping_a_run_that_is_not_there(world: World) -> None:
+    world.model.update_handler_run_status("run_none", RunStatus.CRASHED)
+
+
+@meets(Reason.MUTATION_NOT_FOUND)
+def applying_a_mutation_that_is_not_there(world: World) -> None:
+    world.model.apply_mutation("mut_none")
+
+
+@meets(Reason.EVENT_NOT_FOUND)
+def skipping_an_event_that_is_not_there(world: World) -> None:
+    world.model.skip_event(WORKFLOW, "mail", "m-none")
+
+
+@meets(Reason.EVENT_NOT_FOUND)
+def reserving_an_event_that_is_not_there(world: World) -> None:
+    prepare(world, world.start().id, Reserve("mail", ("m-none",)))
+
+
+@meets(Reason.EVENT_NOT_FOUND)
+def reserving_an_event_of_another_workflow(world: World) -> None:
+    world.deploy("wf_other")
+    world.publish("m-theirs", workflow="wf_other")
+    prepare(world, world.start().id, Reserve("mail", ("m-theirs",)))
+
+
+@meets(Reason.ITEM_NOT_FOUND)
+def reprocessing_an_item_that_is_not_there(world: World) -> None:
+    world.model.reprocess_item(WORKFLOW, "i-none")
+
+
+@meets(Reason.APPROVAL_NOT_FOUND)
+def approving_what_nobody_asked(world: World) -> None:
+    world.model.approve_mutation("apr_none", by="ada")
+
+
+# The declaration of the script.
+
+
+@meets(Reason.HANDLER_NOT_DECLARED)
+def running_a_handler_that_the_script_does_not_declare(world: World) -> None:
+    world.model.create_run("run_x", world.session(), "nobody")
+
+
+@meets(Reason.HANDLER_DECLARED_TWICE)
+def declaring_a_handler_twice(world: World) -> None:
+    activate(world, (), HandlerSpec("a", HandlerKind.PRODUCER), HandlerSpec("a", HandlerKind.JOB))
+
+
+@meets(Reason.TOPIC_NOT_DECLARED)
+def subscribing_to_a_topic_that_is_not_declared(world: World) -> None:
+    activate(world, ("mail",), HandlerSpec("file", HandlerKind.CONSUMER, ("mali",)))
+
+
+@meets(Reason.TOPIC_NOT_DECLARED)
+def publishing_to_a_topic_that_is_not_declared(world: World) -> None:
+    world.publish("m1", topic="mali")
+
+
+@meets(Reason.TOPIC_NOT_DECLARED)
+def reserving_from_a_topic_that_is_not_declared(world: World) -> None:
+    prepare(world, world.start().id, Reserve("mali", ("m1",)))
+
+
+@meets(Reason.TOPIC_HAS_TWO_CONSUMERS)
+def two_consumers_on_one_topic(world: World) -> None:
+    one, two = (HandlerSpec(name, HandlerKind.CONSUMER, ("mail",)) for name in ("one", "two"))
+    activate(world, ("mail",), one, two)
+
+
+# The workflow may not do this now.
+
+
+@meets(Reason.WORKFLOW_STATUS_REFUSED)
+def pausing_a_paused_workflow(world: World) -> None:
+    world.model.pause_workflow(WORKFLOW)
+    world.model.pause_workflow(WORKFLOW)
+
+
+@meets(Reason.WORKFLOW_STATUS_REFUSED)
+def activating_a_script_of_an_archived_workflow(world: World) -> None:
+    world.model.archive_workflow(WORKFLOW)
+    activate(world, TOPICS, *HANDLERS)
+
+
+@meets(Reason.WORKFLOW_STATUS_REFUSED)
+def resuming_a_draft(world: World) -> None:
+    world.model.create_workflow("wf_draft", "draft")
+    world.model.resume_workflow("wf_draft")
+
+
+@meets(Reason.WORKFLOW_NOT_ACTIVE)
+def running_while_paused(world: World) -> None:
+    world.model.pause_workflow(WORKFLOW)
+    world.start("poll")
+
+
+@meets(Reason.WORKFLOW_HAS_ERROR)
+def running_while_a_person_is_needed(world: World) -> None:
+    world.publish("m1")
+    world.uncertain("m1")
+    world.start("poll")
+
+
+@meets(Reason.WORKFLOW_HAS_NO_ERROR)
+def clearing_an_error_that_is_not_there(world: World) -> None:
+    world.model.clear_workflow_error(WORKFLOW, by="ada")
+
+
+@meets(Reason.WORKFLOW_IN_MAINTENANCE)
+def running_while_under_repair(world: World) -> None:
+    world.model.update_handler_run_status(world.start().id, RunStatus.FAILED_LOGIC)
+    world.start("poll")
+
+
+@meets(Reason.WORKFLOW_NOT_IN_MAINTENANCE)
+def repairing_what_works(world: World) -> None:
+    world.model.create_maintenance_task(WORKFLOW)
+
+
+@meets(Reason.WORKFLOW_NOT_IN_MAINTENANCE)
+def leaving_maintenance_twice(world: World) -> None:
+    world.model.exit_maintenance_mode(WORKFLOW)
+
+
+@meets(Reason.MAINTENANCE_TASK_EXISTS)
+def two_repairs_at_once(world: World) -> None:
+    world.model.update_handler_run_status(world.start().id, RunStatus.FAILED_LOGIC)
+    world.model.create_maintenance_task(WORKFLOW)
+    world.model.create_maintenance_task(WORKFLOW)
+
+
+@meets(Reason.PENDING_RETRY_FIRST)
+def starting_a_fresh_run_before_the_pending_retry(world: World) -> None:
+    world.publish("m1")
+    world.model.update_handler_run_status(world.emitting("m1").id, RunStatus.PAUSED_TRANSIENT)
+    world.start("file")
+
+
+# Sessions.
+
+
+@meets(Reason.SESSION_ALREADY_OPEN)
+def two_sessions_at_once(world: World) -> None:
+    world.session()
+    world.model.create_session("ses_x", WORKFLOW)
+
+
+@meets(Reason.SESSION_FINISHED)
+def running_in_a_session_that_has_ended(world: World) -> None:
+    session = world.session()
+    world.model.finish_session(session)
+    world.model.create_run("run_x", session, "poll")
+
+
+@meets(Reason.SESSION_FINISHED)
+def finishing_a_session_twice(world: World) -> None:
+    session = world.session()
+    world.model.finish_session(session)
+    world.model.finish_session(session)
+
+
+@meets(Reason.SESSION_HAS_UNCOMMITTED_RUN)
+def finishing_a_session_with_a_run_under_way(world: World) -> None:
+    world.start("poll")
+    world.model.finish_session(world.session())
+
+
+# Runs.
+
+
+@meets(Reason.RUN_ALREADY_ACTIVE)
+def two_runs_at_once(world: World) -> None:
+    world.start("poll")
+    world.start("file")
+
+
+@meets(Reason.RUN_ALREADY_ACTIVE)
+def exchanging_the_script_under_a_run(world: World) -> None:
+    world.start("poll")
+    activate(world, TOPICS, *HANDLERS)
+
+
+@meets(Reason.RUN_NOT_A_CONSUMER)
+def preparing_a_producer(world: World) -> None:
+    prepare(world, world.start("poll").id)
+
+
+@meets(Reason.RUN_NOT_A_CONSUMER)
+def retrying_a_producer(world: World) -> None:
+    run = world.start("poll")
+    world.model.update_handler_run_status(run.id, RunStatus.PAUSED_TRANSIENT)
+    world.model.create_retry_run("run_x", run.id, world.session())
+
+
+@meets(Reason.RUN_NOT_A_PRODUCER)
+def committing_a_consumer_as_a_producer(world: World) -> None:
+    world.model.commit_producer(world.start().id, next_run_at=1)
+
+
+@meets(Reason.RUN_NOT_A_JOB)
+def opening_an_item_in_a_consumer(world: World) -> None:
+    world.model.open_item(world.start().id, "i1", "Item")
+
+
+@meets(Reason.RUN_NOT_ACTIVE)
+def going_on_after_a_stop(world: World) -> None:
+    run = world.start()
+    world.model.update_handler_run_status(run.id, RunStatus.PAUSED_TRANSIENT)
+    prepare(world, run.id)
+
+
+@meets(Reason.RUN_NOT_ACTIVE)
+def calling_after_a_stop(world: World) -> None:
+    world.publish("m1")
+    run = world.mutating("m1")
+    world.model.update_handler_run_status(run.id, RunStatus.PAUSED_TRANSIENT)
+    call(world, run.id)
+
+
+@meets(Reason.RUN_STILL_ACTIVE)
+def a_verdict_while_the_run_is_at_work(world: World) -> None:
+    world.publish("m1")
+    mutation = world.sent("m1", reconcilable=False)
+    world.model.update_mutation_status(mutation.id, MutationStatus.INDETERMINATE)
+    world.model.skip_mutation(mutation.id, by="ada")
+
+
+@meets(Reason.RUN_STILL_ACTIVE)
+def approving_before_the_run_has_paused(world: World) -> None:
+    world.publish("m1")
+    call(world, world.mutating("m1").id, ask_first=AskFirst("apr_x"))
+    world.model.approve_mutation("apr_x", by="ada")
+
+
+@meets(Reason.RUN_STATUS_REFUSED)
+def stopping_twice(world: World) -> None:
+    run = world.start()
+    world.model.update_handler_run_status(run.id, RunStatus.PAUSED_TRANSIENT)
+    world.model.update_handler_run_status(run.id, RunStatus.FAILED_LOGIC)
+
+
+@meets(Reason.RUN_STATUS_REFUSED)
+def resuming_a_run(world: World) -> None:
+    run = world.start()
+    world.model.update_handler_run_status(run.id, RunStatus.PAUSED_TRANSIENT)
+    world.model.update_handler_run_status(run.id, RunStatus.ACTIVE)
+
+
+@meets(Reason.COMMIT_HAS_ITS_OWN_OPERATION)
+def committing_by_the_phase(world: World) -> None:
+    world.publish("m1")
+    world.model.update_consumer_phase(world.emitting("m1").id, Phase.COMMITTED)
+
+
+@meets(Reason.PHASE_ORDER)
+def going_back(world: World) -> None:
+    world.publish("m1")
+    world.model.update_consumer_phase(world.mutating("m1").id, Phase.PREPARED, prepare_result="{}")
+
+
+@meets(Reason.PHASE_ORDER)
+def leaving_out_a_phase(world: World) -> None:
+    world.model.update_consumer_phase(world.start().id, Phase.MUTATING)
+
+
+@meets(Reason.PHASE_ORDER)
+def committing_before_next_has_run(world: World) -> None:
+    world.publish("m1")
+    world.model.commit_consumer(world.prepared("m1").id)
+
+
+@meets(Reason.PHASE_ORDER)
+def starting_in_the_middle(world: World) -> None:
+    world.model.create_run("run_x", world.session(), "file", Phase.EMITTING)
+
+
+@meets(Reason.PHASE_NEEDS_A_PREPARE_RESULT)
+def preparing_without_a_result(world: World) -> None:
+    world.model.update_consumer_phase(world.start().id, Phase.PREPARED)
+
+
+@meets(Reason.PHASE_TAKES_NO_PREPARE_RESULT)
+def changing_the_prepare_result_later(world: World) -> None:
+    world.publish("m1")
+    world.model.update_consumer_phase(world.prepared("m1").id, Phase.MUTATING, prepare_result="{}")
+
+
+@meets(Reason.PHASE_TAKES_NO_PREPARE_RESULT)
+def reserving_later(world: World) -> None:
+    world.publish("m1", "m2")
+    run = world.prepared("m1")
+    world.model.update_consumer_phase(run.id, Phase.MUTATING, reservations=(Reserve("mail", ("m2",)),))
+
+
+@meets(Reason.NOTHING_RESERVED)
+def mutating_without_a_reservation(world: World) -> None:
+    world.model.update_consumer_phase(world.prepared().id, Phase.MUTATING)
+
+
+@meets(Reason.MUTATION_SETTLES_THE_PHASE)
+def going_past_a_mutation_by_hand(world: World) -> None:
+    world.publish("m1")
+    world.model.update_consumer_phase(world.sent("m1").run_id, Phase.MUTATED)
+
+
+@meets(Reason.MUTATION_FAILED)
+def going_on_after_a_failed_mutation(world: World) -> None:
+    world.publish("m1")
+    mutation = world.sent("m1")
+    world.model.fail_mutation(mutation.id)
+    world.model.update_consumer_phase(mutation.run_id, Phase.EMITTING)
+
+
+@meets(Reason.RUN_NOT_POST_MUTATION)
+def retrying_what_never_mutated(world: World) -> None:
+    world.publish("m1")
+    run = world.prepared("m1")
+    world.model.update_handler_run_status(run.id, RunStatus.PAUSED_TRANSIENT)
+    world.model.create_retry_run("run_x", run.id, world.session())
+
+
+@meets(Reason.NOT_THE_PENDING_RETRY)
+def retrying_what_has_been_retried(world: World) -> None:
+    world.publish("m1")
+    run = world.emitting("m1")
+    world.model.update_handler_run_status(run.id, RunStatus.PAUSED_TRANSIENT)
+    retry = world.model.create_retry_run("run_r", run.id, world.session())
+    world.model.commit_consumer(retry.id)
+    world.model.create_retry_run("run_x", run.id, world.session())
+
+
+@meets(Reason.NOT_THE_PENDING_RETRY)
+def retrying_in_the_session_of_another_workflow(world: World) -> None:
+    world.deploy("wf_other")
+    world.publish("m1")
+    run = world.emitting("m1")
+    world.model.update_handler_run_status(run.id, RunStatus.PAUSED_TRANSIENT)
+    world.model.create_retry_run("run_x", run.id, world.session("wf_other"))
+
+
+@meets(Reason.UNKNOWN_OUTCOME_IS_NEVER_REPAIRED)
+def calling_a_doubt_a_logic_error(world: World) -> None:
+    world.publish("m1")
+    world.model.update_handler_run_status(world.sent("m1").run_id, RunStatus.FAILED_LOGIC)
+
+
+# Reservations and publishes.
+
+
+@meets(Reason.RESERVATION_REPEATED)
+def reserving_an_event_twice(world: World) -> None:
+    world.publish("m1")
+    prepare(world, world.start().id, Reserve("mail", ("m1",)), Reserve("mail", ("m1",)))
+
+
+@meets(Reason.TOPIC_NOT_SUBSCRIBED)
+def reserving_from_a_topic_of_another_consumer(world: World) -> None:
+    world.publish("r1", topic="rows")
+    prepare(world, world.start("file").id, Reserve("rows", ("r1",)))
+
+
+@meets(Reason.EVENT_ALREADY_RESERVED)
+def skipping_an_event_that_a_run_holds(world: World) -> None:
+    world.publish("m1")
+    world.prepared("m1")
+    world.model.skip_event(WORKFLOW, "mail", "m1")
+
+
+@meets(Reason.EVENT_ALREADY_FINISHED)
+def reserving_an_event_that_was_skipped(world: World) -> None:
+    world.publish("m1")
+    world.model.skip_event(WORKFLOW, "mail", "m1")
+    prepare(world, world.start().id, Reserve("mail", ("m1",)))
+
+
+@meets(Reason.EVENT_ALREADY_FINISHED)
+def skipping_an_event_that_was_consumed(world: World) -> None:
+    world.publish("m1")
+    world.model.commit_consumer(world.emitting("m1").id)
+    world.model.skip_event(WORKFLOW, "mail", "m1")
+
+
+@meets(Reason.TITLE_INVALID)
+def publishing_without_a_title(world: World) -> None:
+    world.model.publish_events(WORKFLOW, (Publish("evt_x", "mail", "m1", ""),))
+
+
+@meets(Reason.TITLE_INVALID)
+def publishing_with_a_blank_title(world: World) -> None:
+    world.model.publish_events(WORKFLOW, (Publish("evt_x", "mail", "m1", "   "),))
+
+
+@meets(Reason.TITLE_INVALID)
+def publishing_with_a_title_without_end(world: World) -> None:
+    world.model.publish_events(WORKFLOW, (Publish("evt_x", "mail", "m1", "x" * 501),))
+
+
+@meets(Reason.MESSAGE_ID_INVALID)
+def publishing_without_a_message_id(world: World) -> None:
+    world.model.publish_events(WORKFLOW, (Publish("evt_x", "mail", "", "Mail"),))
+
+
+# Mutations.
+
+
+@meets(Reason.RUN_MAY_NOT_MUTATE)
+def a_producer_that_mutates(world: World) -> None:
+    call(world, world.start("poll").id)
+
+
+@meets(Reason.RUN_MAY_NOT_MUTATE)
+def mutating_in_prepare(world: World) -> None:
+    world.publish("m1")
+    call(world, world.prepared("m1").id)
+
+
+@meets(Reason.RUN_MAY_NOT_MUTATE)
+def mutating_in_next(world: World) -> None:
+    world.publish("m1")
+    call(world, world.emitting("m1").id)
+
+
+@meets(Reason.RUN_MAY_NOT_MUTATE)
+def a_consumer_that_mutates_in_an_item(world: World) -> None:
+    world.publish("m1")
+    call(world, world.mutating("m1").id, ItemScope("i1", "hash"))
+
+
+@meets(Reason.MUTATION_EXISTS)
+def mutating_twice(world: World) -> None:
+    world.publish("m1")
+    call(world, world.sent("m1").run_id)
+
+
+@meets(Reason.MUTATION_NEEDS_AN_ITEM)
+def a_job_that_mutates_outside_an_item(world: World) -> None:
+    call(world, world.start("digest").id)
+
+
+@meets(Reason.MUTATION_NEEDS_AN_IDENTITY)
+def a_mutation_of_an_item_without_identity(world: World) -> None:
+    call(world, inside_item(world), ItemScope("i1", ""))
+
+
+@meets(Reason.MUTATION_VERSION_STALE)
+def a_verdict_on_what_has_changed_since(world: World) -> None:
+    world.publish("m1")
+    mutation = world.uncertain("m1", reconcilable=True)
+    world.model.update_mutation_status(mutation.id, MutationStatus.NEEDS_RECONCILE)
+    world.model.skip_mutation(mutation.id, by="ada", expected_version=mutation.version)
+
+
+@meets(Reason.MUTATION_ALREADY_SETTLED)
+def applying_what_failed(world: World) -> None:
+    world.publish("m1")
+    mutation = world.sent("m1")
+    world.model.fail_mutation(mutation.id)
+    world.model.apply_mutation(mutation.id)
+
+
+@meets(Reason.MUTATION_ALREADY_SETTLED)
+def failing_what_was_applied(world: World) -> None:
+    world.publish("m1")
+    mutation = world.sent("m1")
+    world.model.apply_mutation(mutation.id)
+    world.model.fail_mutation(mutation.id)
+
+
+@meets(Reason.MUTATION_NOT_SENT)
+def applying_what_was_never_sent(world: World) -> None:
+    world.publish("m1")
+    world.model.apply_mutation(world.recorded("m1").id)
+
+
+@meets(Reason.MUTATION_STILL_PENDING)
+def stopping_with_a_call_that_was_never_sent(world: World) -> None:
+    world.publish("m1")
+    world.model.update_handler_run_status(world.recorded("m1").run_id, RunStatus.PAUSED_TRANSIENT)
+
+
+@meets(Reason.MUTATION_STILL_PENDING)
+def holding_for_approval_what_nobody_was_asked(world: World) -> None:
+    world.publish("m1")
+    world.model.update_handler_run_status(world.recorded("m1").run_id, RunStatus.PAUSED_APPROVAL)
+
+
+@meets(Reason.MUTATION_IN_FLIGHT)
+def skipping_an_approved_call_while_it_is_made(world: World) -> None:
+    world.publish("m1")
+    run = world.mutating("m1")
+    mutation = call(world, run.id, ask_first=AskFirst("apr_x"))
+    world.model.update_handler_run_status(run.id, RunStatus.PAUSED_APPROVAL)
+    world.model.approve_mutation("apr_x", by="ada")
+    world.model.skip_mutation(mutation.id, by="bob")
+
+
+@meets(Reason.MUTATION_TRANSITION_REFUSED)
+def labelling_a_mutation_applied(world: World) -> None:
+    world.publish("m1")
+    world.model.update_mutation_status(world.sent("m1").id, MutationStatus.APPLIED)
+
+
+@meets(Reason.MUTATION_TRANSITION_REFUSED)
+def sending_twice(world: World) -> None:
+    world.publish("m1")
+    world.model.update_mutation_status(world.sent("m1").id, MutationStatus.IN_FLIGHT)
+
+
+@meets(Reason.MUTATION_TRANSITION_REFUSED)
+def recovery_that_settles_a_call_in_doubt(world: World) -> None:
+    world.publish("m1")
+    mutation = world.uncertain("m1", reconcilable=True)
+    world.model.fail_mutation(mutation.id, resolved_by=Resolver.RECOVERY)
+
+
+@meets(Reason.MUTATION_OUTCOME_UNKNOWN)
+def clearing_the_error_of_an_open_question(world: World) -> None:
+    world.publish("m1")
+    world.uncertain("m1")
+    world.model.clear_workflow_error(WORKFLOW, by="ada")
+
+
+@meets(Reason.MUTATION_OUTCOME_UNKNOWN)
+def committing_a_job_with_a_call_in_flight(world: World) -> None:
+    run_id = inside_item(world)
+    call(world, run_id, ItemScope("i1", "hash"), send=True)
+    world.model.close_item(run_id, "i1", ItemState.FAILED)
+    world.model.commit_job(run_id, next_run_at=1)
+
+
+@meets(Reason.MUTATION_OUTCOME_UNKNOWN)
+def leaving_an_item_as_done_with_a_call_in_flight(world: World) -> None:
+    run_id = inside_item(world)
+    call(world, run_id, ItemScope("i1", "hash"), send=True)
+    world.model.close_item(run_id, "i1", ItemState.DONE)
+
+
+@meets(Reason.MUTATION_OUTCOME_UNKNOWN)
+def calling_again_while_the_first_call_is_in_doubt(world: World) -> None:
+    run_id = inside_item(world)
+    call(world, run_id, ItemScope("i1", "hash"), send=True)
+    call(world, run_id, ItemScope("i1", "hash"), send=True)
+
+
+@meets(Reason.MUTATION_OUTCOME_KNOWN)
+def pausing_for_reconciliation_without_a_doubt(world: World) -> None:
+    world.model.update_handler_run_status(world.start().id, RunStatus.PAUSED_RECONCILIATION)
+
+
+@meets(Reason.ONLY_A_PERSON_CAN_ASSERT)
+def a_machine_that_settles_what_machines_gave_up_on(world: World) -> None:
+    world.publish("m1")
+    world.model.apply_mutation(world.uncertain("m1").id, "1", Resolver.RECONCILIATION)
+
+
+@meets(Reason.MUTATION_CANNOT_BE_RECONCILED)
+def trying_again_without_a_way_to_check(world: World) -> None:
+    world.publish("m1")
+    world.model.update_mutation_status(world.uncertain("m1").id, MutationStatus.NEEDS_RECONCILE)
+
+
+@meets(Reason.MUTATION_AWAITS_APPROVAL)
+def sending_at_once_what_a_person_must_approve(world: World) -> None:
+    world.publish("m1")
+    call(world, world.mutating("m1").id, send=True, ask_first=AskFirst("apr_x"))
+
+
+@meets(Reason.MUTATION_AWAITS_APPROVAL)
+def sending_without_waiting_for_the_answer(world: World) -> None:
+    world.publish("m1")
+    mutation = call(world, world.mutating("m1").id, ask_first=AskFirst("apr_x"))
+    world.model.update_mutation_status(mutation.id, MutationStatus.IN_FLIGHT)
+
+
+@meets(Reason.MUTATION_AWAITS_APPROVAL)
+def failing_what_a_person_was_asked_about(world: World) -> None:
+    world.publish("m1")
+    mutation = call(world, world.mutating("m1").id, ask_first=AskFirst("apr_x"))
+    world.model.fail_mutation(mutation.id)
+
+
+@meets(Reason.APPROVAL_ALREADY_DECIDED)
+def answering_second(world: World) -> None:
+    world.publish("m1")
+    run = world.mutating("m1")
+    call(world, run.id, ask_first=AskFirst("apr_x"))
+    world.model.update_handler_run_status(run.id, RunStatus.PAUSED_APPROVAL)
+    world.model.reject_mutation("apr_x", by="ada")
+    world.model.approve_mutation("apr_x", by="bob")
+
+
+@meets(Reason.APPROVAL_EXPIRED)
+def approving_too_late(world: World) -> None:
+    world.publish("m1")
+    run = world.mutating("m1")
+    call(world, run.id, ask_first=AskFirst("apr_x", expires_at=1))
+    world.model.update_handler_run_status(run.id, RunStatus.PAUSED_APPROVAL)
+    world.model.approve_mutation("apr_x", by="ada")
+
+
+# Items.
+
+
+@meets(Reason.ITEM_ALREADY_OPEN)
+def an_item_inside_an_item(world: World) -> None:
+    world.model.open_item(inside_item(world), "i2", "Item two")
+
+
+@meets(Reason.ITEM_ALREADY_OPEN)
+def committing_a_job_inside_an_item(world: World) -> None:
+    world.model.commit_job(inside_item(world), next_run_at=1)
+
+
+@meets(Reason.ITEM_NOT_OPEN)
+def leaving_an_item_that_was_not_entered(world: World) -> None:
+    world.model.close_item(world.start("digest").id, "i1", ItemState.DONE)
+
+
+@meets(Reason.ITEM_IS_DONE)
+def changing_the_outside_for_a_done_item(world: World) -> None:
+    finished_item(world)
+    call(world, inside_item(world), ItemScope("i1", "hash"), send=True)
+
+
+@meets(Reason.ITEM_IS_DONE)
+def skipping_a_done_item(world: World) -> None:
+    finished_item(world)
+    world.model.skip_item(WORKFLOW, "i1", by="ada")
+
+
+@meets(Reason.ITEM_NOT_FINISHED)
+def leaving_an_item_as_processing(world: World) -> None:
+    world.model.close_item(inside_item(world), "i1", ItemState.PROCESSING)
+
+
+@meets(Reason.ITEM_NOT_FINISHED)
+def reprocessing_what_has_not_been_processed(world: World) -> None:
+    finished_item(world)
+    world.model.reprocess_item(WORKFLOW, "i1", by="ada")
+    world.model.reprocess_item(WORKFLOW, "i1", by="ada")
+
+
+def test_every_reason_is_met() -> None:
+    assert {reason for reason, _ in ATTEMPTS} == set(Reason)
+
+
+class Watched(ExecutionModelManager):
+    """A manager that looks at every row of the file before each operation."""
+
+    def __init__(self, store: Store, path: Path) -> None:
+        super().__init__(store)
+        self.path = path
+        self.before: dict[str, list[tuple[object, ...]]] = {}
+
+    def execute(self, operation: Operation[Any]) -> Any:
+        self.before = contents(self.path)
+        return super().execute(operation)
+
+
+@pytest.mark.parametrize(("reason", "attempt"), ATTEMPTS, ids=lambda each: getattr(each, "__name__", str(each)))
+def test_a_refusal_says_why_and_changes_nothing(tmp_path: Path, reason: Reason, attempt: Attempt) -> None:
+    path = tmp_path / "keep.db"
+    with Store.open(path, CountingClock()) as store:
+        world = World(store)
+        watched = world.model = Watched(store, path)
+        with pytest.raises(Rejected) as refusal:
+            attempt(world)
+        assert contents(path) == watched.before
+        world.check()
+
+    assert refusal.value.reason is reason, str(refusal.value)
+    assert str(reason) in str(refusal.value)
+    assert len(refusal.value.message) > 20, "the message says what, where and what to do"
