@@ -11,7 +11,6 @@ from keep_storage import events, items, journal, mutations, recovery, runs, sess
 from keep_storage import operations as ops
 from keep_storage.ids import Millis
 from keep_storage.journal import Change
-from keep_storage.model import Event
 from keep_storage.operations import Operation, Outcome, Together
 from keep_storage.transaction import Queries, Transaction
 
@@ -147,6 +146,6 @@ class ExecutionModelManager:
     recover_unfinished_sessions = _method(ops.RecoverUnfinishedSessions)
     recover_maintenance_mode = _method(ops.RecoverMaintenanceMode)
 
-    def assert_no_orphaned_reserved_events(self) -> list[Event]:
+    def assert_no_orphaned_reserved_events(self) -> list[recovery.Orphan]:
         """Events held by a run that will never let go of them: a loud report, never a release."""
         return recovery.assert_no_orphaned_reserved_events(self._store.queries())

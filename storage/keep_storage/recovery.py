@@ -3,7 +3,8 @@
 Recovery never guesses: an effect that may exist is held, one that was never sent did not happen.
 """
 
-from typing import TypeVar
+import logging
+from typing import NamedTuple, TypeVar
 
 from msgspec.structs import replace
 
@@ -12,7 +13,6 @@ from keep_storage.errors import Reason, reject
 from keep_storage.ids import Millis
 from keep_storage.journal import Change, Entry, changed
 from keep_storage.model import (
-    Event,
     FailureClass,
     MaintenanceTask,
     Mutation,
@@ -35,6 +35,8 @@ from keep_storage.operations import (
 )
 from keep_storage.transaction import Queries, Transaction
 from keep_storage.transitions import UNCERTAIN
+
+log = logging.getLogger("keep_storage")
 
 T = TypeVar("T")
 
@@ -135,9 +137,23 @@ def exit_maintenance_mode(tx: Transaction, op: ExitMaintenanceMode, now: Millis)
     return changed(workflow, workflow.id, None, maintenance=[True, False], by=op.by)
 
 
-def assert_no_orphaned_reserved_events(q: Queries) -> list[Event]:
-    """Events held by a run that will never let go of them. A bug: reported loudly, never released."""
-    return rows.orphaned_events(q)
+class Orphan(NamedTuple):
+    """A reserved event and the run that will never let go of it."""
+
+    event_id: str
+    message_id: str
+    run_id: str
+    run_status: str
+
+
+def assert_no_orphaned_reserved_events(q: Queries) -> list[Orphan]:
+    """Reported loudly and never released: an orphan is a bug of ours, and releasing it would hide the bug."""
+    orphans = [Orphan(*row) for row in q.all("reserved_event_has_a_living_holder", {})]
+    for orphan in orphans:
+        log.error(
+            "Event %s (%s) is reserved by run %s, which is %s and will never finish it. Please report this.", *orphan
+        )
+    return orphans
 
 
 def _all(changes: list[Change[T]]) -> Change[tuple[T, ...]]:

@@ -128,6 +128,10 @@ def declared_topics(q: Queries, workflow_id: str) -> dict[str, Topic]:
     return {topic.name: topic for topic in topics if topic.declared}
 
 
+def handler(q: Queries, workflow_id: str, name: str) -> Handler | None:
+    return find(q, Handler, "handler_by_name", {"workflow_id": workflow_id, "name": name})
+
+
 def set_wake_at(tx: Transaction, run: Run, wake_at: Millis | None, now: Millis) -> None:
     tx.run("set_wake_at", _handler_key(run) | {"wake_at": wake_at, "updated_at": now})
 
@@ -318,10 +322,6 @@ def transfer_reservations(tx: Transaction, from_run_id: str, to_run_id: str, now
     both = {"from_run_id": from_run_id, "to_run_id": to_run_id, "now": now}
     tx.run("inherit_reservations", both)
     tx.run("transfer_reservations", both)
-
-
-def orphaned_events(q: Queries) -> list[Event]:
-    return find_all(q, Event, "orphaned_events", {})
 
 
 # Mutations and approvals.

@@ -233,17 +233,18 @@ def open_reader(path: str) -> _Connection:
     return _Connection(connection, path)
 
 
-def integrity_problems(path: str) -> list[str]:
-    """What SQLite finds wrong with the file itself: nothing, in a healthy one."""
+def look_at(path: str) -> tuple[int, list[str]]:
+    """The schema version of a file, and what SQLite finds wrong with the file itself. Changes nothing."""
     with _translated(path):
         connection = apsw.Connection(path, flags=apsw.SQLITE_OPEN_READONLY)
         try:
+            version = schema_version(connection, path)
             said = [str(row[0]) for row in connection.execute("PRAGMA integrity_check")]
             strays = connection.execute("PRAGMA foreign_key_check").fetchall()
         finally:
             connection.close()
     broken = [f"row {row[1]} of {row[0]} refers to a row of {row[2]} that does not exist" for row in strays]
-    return [line for line in said if line != "ok"] + broken
+    return version, [line for line in said if line != "ok"] + broken
 
 
 def schema_version(connection: apsw.Connection, path: str) -> int:

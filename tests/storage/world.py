@@ -156,7 +156,7 @@ class World:
         return found
 
     def handler(self, name: str) -> Handler:
-        found = rows.find(self.store.queries(), Handler, "handler_by_name", {"workflow_id": WORKFLOW, "name": name})
+        found = rows.handler(self.store.queries(), WORKFLOW, name)
         assert found
         return found
 

@@ -3,7 +3,7 @@
 
 -- name: reserved_event_has_a_living_holder
 -- A reserved event is held by an active run or by the pending retry of its workflow.
-SELECT e.id, e.reserved_by_run_id, r.status FROM events e
+SELECT e.id, e.message_id, r.id, r.status FROM events e
 JOIN runs r ON r.id = e.reserved_by_run_id
 JOIN workflows w ON w.id = r.workflow_id
 WHERE e.status = 'reserved' AND r.status <> 'active' AND w.pending_retry_run_id IS DISTINCT FROM r.id;
@@ -66,8 +66,9 @@ WHERE r.status = 'active' AND s.ended_at IS NOT NULL;
 
 -- name: open_session_has_no_stopped_run
 -- A run that stopped has ended its session.
-SELECT s.id, r.id, r.status FROM sessions s JOIN runs r ON r.session_id = s.id
-WHERE s.ended_at IS NULL AND r.status NOT IN ('active', 'committed');
+SELECT s.id FROM sessions s
+WHERE s.ended_at IS NULL
+    AND EXISTS (SELECT 1 FROM runs r WHERE r.session_id = s.id AND r.status NOT IN ('active', 'committed'));
 
 -- name: question_has_a_call_that_waits
 -- An open approval belongs to a mutation that was never sent.

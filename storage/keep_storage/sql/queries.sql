@@ -288,15 +288,6 @@ SELECT e.* FROM event_roots c JOIN events e ON e.id = c.root_event_id WHERE c.ev
 -- All that came of an event.
 SELECT e.* FROM event_roots c JOIN events e ON e.id = c.event_id WHERE c.root_event_id = :event_id ORDER BY e.seq;
 
--- name: orphaned_events
--- Reserved by a run that is neither active nor waiting for its retry: a bug, to be reported, never released.
-SELECT e.* FROM events e
-JOIN runs r ON r.id = e.reserved_by_run_id
-JOIN workflows w ON w.id = r.workflow_id
-WHERE e.status = 'reserved' AND r.status <> 'active'
-    AND (w.pending_retry_run_id IS NULL OR w.pending_retry_run_id <> r.id)
-ORDER BY e.seq;
-
 -- name: insert_mutation
 -- A line of the ledger.
 INSERT INTO mutations (

@@ -1,0 +1,55 @@
+"""Is this file healthy? Looks, changes nothing, and may look while a runtime is at work on the file."""
+
+from pathlib import Path
+
+import msgspec
+
+from keep_storage import invariants, statements
+from keep_storage.errors import StorageCorrupt, StorageError, StorageUnavailable
+from keep_storage.sqlite import look_at, open_reader
+
+
+class Report(msgspec.Struct, frozen=True):
+    """What was found. `problems` is empty in a healthy file."""
+
+    path: str
+    schema_version: int | None
+    """None if the file could not be read that far."""
+    newest_schema_version: int
+    size_bytes: int
+    invariants_checked: int
+    problems: list[str]
+
+    @property
+    def is_healthy(self) -> bool:
+        return not self.problems
+
+
+def examine(path: Path) -> Report:
+    """The schema version, SQLite's integrity check, and every invariant. Raises nothing about the file: it reports."""
+    newest = len(statements.migrations())
+    try:
+        if not path.is_file():
+            raise StorageUnavailable(f"{path}: there is no such file.")
+        version, problems = look_at(str(path))
+    except StorageError as error:
+        size = path.stat().st_size if path.is_file() else 0
+        return Report(str(path), None, newest, size, 0, [str(error)])
+    checked = 0
+    if version == 0:
+        problems.append(f"{path}: an empty database; no runtime has ever opened it.")
+    elif version == newest:
+        broken, checked = _broken_invariants(path)
+        problems += broken
+    return Report(str(path), version, newest, path.stat().st_size, checked, problems)
+
+
+def _broken_invariants(path: Path) -> tuple[list[str], int]:
+    reader = open_reader(str(path))
+    try:
+        with reader.snapshot():
+            return [str(each) for each in invariants.check(reader, deep=True)], len(statements.invariants())
+    except StorageCorrupt as error:
+        return [str(error)], 0
+    finally:
+        reader.close()

@@ -1,0 +1,159 @@
+"""The tables, the structs, the statements and the migrations say the same thing."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import apsw
+import msgspec
+import pglast
+import pytest
+
+from keep_storage import model, statements
+from keep_storage.model import Record
+from keep_storage.sqlite import SqliteDatabase
+
+TABLE_OF = {
+    model.Workflow: "workflows",
+    model.ScriptVersion: "script_versions",
+    model.Handler: "handlers",
+    model.Topic: "topics",
+    model.Session: "sessions",
+    model.Run: "runs",
+    model.Event: "events",
+    model.Reservation: "reservations",
+    model.Mutation: "mutations",
+    model.Approval: "approvals",
+    model.Grant: "grants",
+    model.Item: "items",
+    model.MaintenanceTask: "maintenance_tasks",
+    model.JournalEntry: "journal",
+}
+ENUM_COLUMNS = [
+    ("workflows", "status", model.WorkflowStatus),
+    ("runs", "phase", model.Phase),
+    ("runs", "status", model.RunStatus),
+    ("runs", "mutation_outcome", model.MutationOutcome),
+    ("runs", "kind", model.HandlerKind),
+    ("runs", "error_class", model.FailureClass),
+    ("workflows", "error_class", model.FailureClass),
+    ("handlers", "kind", model.HandlerKind),
+    ("events", "status", model.EventStatus),
+    ("mutations", "status", model.MutationStatus),
+    ("mutations", "resolved_by", model.Resolver),
+    ("sessions", "result", model.SessionResult),
+    ("items", "state", model.ItemState),
+    ("approvals", "status", model.ApprovalStatus),
+    ("grants", "policy", model.GrantPolicy),
+    ("maintenance_tasks", "status", model.TaskStatus),
+]
+
+
+@pytest.fixture
+def database() -> Iterator[apsw.Connection]:
+    """The schema as `schema.sql` says it."""
+    connection = apsw.Connection(":memory:")
+    connection.execute(statements.text("schema.sql"))
+    yield connection
+    connection.close()
+
+
+def schema_of(connection: apsw.Connection) -> set[tuple[str, str]]:
+    def plain(sql: str) -> str:
+        return re.sub(r"\s+", " ", re.sub(r"--[^\n]*", "", sql)).strip()
+
+    rows = connection.execute("SELECT name, sql FROM sqlite_schema WHERE sql IS NOT NULL")
+    return {(str(name), plain(str(sql))) for name, sql in rows}
+
+
+def test_the_migrations_add_up_to_the_schema(database: apsw.Connection) -> None:
+    migrated = apsw.Connection(":memory:")
+    for migration in statements.migrations():
+        migrated.execute(migration)
+    assert schema_of(migrated) == schema_of(database)
+    migrated.close()
+
+
+def test_every_struct_has_the_columns_of_its_table_in_order(database: apsw.Connection) -> None:
+    assert set(TABLE_OF) == set(Record.__subclasses__())
+    for struct, table in TABLE_OF.items():
+        columns = [str(row[1]) for row in database.execute(f"PRAGMA table_info({table})")]
+        assert [field.name for field in msgspec.structs.fields(struct)] == columns, table
+
+
+def test_every_enum_is_a_check_with_the_same_values(database: apsw.Connection) -> None:
+    schema = dict(schema_of(database))
+    for table, column, enum in ENUM_COLUMNS:
+        found = re.search(rf"CHECK \({column} IN \(([^)]*)\)\)", schema[table])
+        assert found, f"{table}.{column} has no CHECK"
+        assert set(re.findall(r"'([^']*)'", found.group(1))) == {str(value) for value in enum}, f"{table}.{column}"
+
+
+def test_every_table_is_strict_and_every_check_has_a_name(database: apsw.Connection) -> None:
+    for name, sql in schema_of(database):
+        if sql.startswith("CREATE TABLE"):
+            assert sql.endswith(("STRICT", "STRICT, WITHOUT ROWID")), name
+            unnamed = re.sub(r"CONSTRAINT \w+ CHECK", "", sql)
+            assert "CHECK" not in unnamed, f"{name} has a CHECK without a name"
+
+
+@pytest.mark.parametrize("name", sorted({**statements.queries(), **statements.invariants()}))
+def test_every_statement_is_also_postgresql(name: str) -> None:
+    """Parsed with PostgreSQL's own grammar, after the translation of parameters that its driver would do."""
+    sql = {**statements.queries(), **statements.invariants()}[name].sql
+    names = list(dict.fromkeys(re.findall(r":(\w+)", sql)))
+    for number, parameter in enumerate(names, start=1):
+        sql = re.sub(rf":{parameter}\b", f"${number}", sql)
+    pglast.parse_sql(sql)
+
+
+def test_every_statement_is_used() -> None:
+    used: set[str] = set()
+    package = Path(statements.__file__).parent
+    for path in package.glob("*.py"):
+        used.update(re.findall(r'"(\w+)"', path.read_text("utf-8")))
+    assert set(statements.queries()) - used == set()
+
+
+AT_WORK = {**statements.queries(), **{name: each for name, each in statements.invariants().items() if not each.mark}}
+
+
+@pytest.mark.parametrize("name", sorted(AT_WORK))
+def test_no_statement_reads_a_whole_table_that_grows(database: apsw.Connection, name: str) -> None:
+    growing = ("events", "runs", "mutations", "reservations", "event_roots", "sessions", "journal", "items")
+    sql = AT_WORK[name].sql
+    params = dict.fromkeys(re.findall(r":(\w+)", sql))
+    plan = [str(row[3]) for row in database.execute(f"EXPLAIN QUERY PLAN {sql}", params)]
+    aliases = dict(re.findall(r"(?:FROM|JOIN|UPDATE|INTO) (\w+) (?!ON|WHERE|SET|VALUES|JOIN|LEFT|ORDER)(\w+)\b", sql))
+    by_alias = {alias: table for table, alias in aliases.items()}
+    for step in plan:
+        scanned = re.match(r"SCAN (\w+)(?! USING)", step)
+        whole = scanned and " USING " not in step
+        assert not (whole and by_alias.get(scanned.group(1), scanned.group(1)) in growing), plan
+
+
+def test_an_illegal_row_cannot_be_written_whoever_writes_it(database: apsw.Connection) -> None:
+    wrong = [
+        ("reserved_event_names_its_run", "INSERT INTO events VALUES (1,'e',1,'m','t','{}','reserved',1,NULL,NULL,0,0)"),
+        ("event_title", "INSERT INTO events VALUES (1,'e',1,'m','','{}','pending',1,NULL,NULL,0,0)"),
+        (
+            "committed_phase_is_committed_status",
+            "INSERT INTO runs (id,workflow_id,session_id,version_id,handler,kind,phase,status,created_at,ended_at)"
+            " VALUES ('r','w','s','v','h','producer','committed','crashed',0,1)",
+        ),
+        (
+            "outcome_comes_with_mutated",
+            "INSERT INTO runs (id,workflow_id,session_id,version_id,handler,kind,phase,status,mutation_outcome,"
+            "mutation_result,created_at) VALUES ('r','w','s','v','h','consumer','preparing','active','success','1',0)",
+        ),
+        ("error_names_its_run", "INSERT INTO workflows VALUES ('w','n','UTC','draft','e',NULL,NULL,0,NULL,NULL,0,0)"),
+    ]
+    for constraint, statement in wrong:
+        with pytest.raises(apsw.ConstraintError, match=constraint):
+            database.execute(statement)
+
+
+def test_a_new_database_is_made_by_the_migrations() -> None:
+    made = SqliteDatabase.open(":memory:", now=5)
+    assert made.queries().all("all_workflows", {}) == []
+    made.close()
