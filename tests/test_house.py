@@ -1,0 +1,72 @@
+"""The rules of the house: format, lint, types, imports, the chart in the documentation, the README's commands."""
+
+import re
+import subprocess
+import sys
+from collections.abc import Mapping
+from enum import StrEnum
+from pathlib import Path
+
+import pytest
+
+from keep_storage import transitions
+
+ROOT = Path(__file__).parents[1]
+BIN = Path(sys.executable).parent
+
+CHECKS = {
+    "format": [BIN / "ruff", "format", "--check", "."],
+    "lint": [BIN / "ruff", "check", "."],
+    "types": [BIN / "mypy"],
+    "imports": [BIN / "lint-imports"],
+}
+
+
+@pytest.mark.parametrize("check", CHECKS)
+def test_the_tree_passes(check: str) -> None:
+    done = subprocess.run(CHECKS[check], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("table", ["PHASE_NEXT", "STATUS_NEXT", "MUTATION_NEXT", "EVENT_NEXT", "WORKFLOW_NEXT"])
+def test_the_chart_shows_exactly_what_the_table_allows(table: str) -> None:
+    text = (ROOT / "docs" / "architecture.md").read_text("utf-8")
+    found = re.search(rf"%% {table}\n(.*?)```", text, re.DOTALL)
+    assert found, f"docs/architecture.md has no chart of {table}"
+    drawn = set(re.findall(r"(\w+) --> (\w+)", found.group(1)))
+    allowed: Mapping[StrEnum, frozenset[StrEnum]] = getattr(transitions, table)
+    listed = {(_drawn(before), _drawn(after)) for before, row in allowed.items() for after in row}
+    assert drawn == listed
+
+
+def _drawn(state: StrEnum) -> str:
+    """A chart cannot have a colon in a name."""
+    return state.value.replace(":", "_")
+
+
+def test_every_dependency_has_its_reason() -> None:
+    project = (ROOT / "pyproject.toml").read_text("utf-8")
+    reasons = (ROOT / "docs" / "architecture.md").read_text("utf-8").partition("## Dependencies")[2]
+    blocks = re.findall(r"^(?:dependencies|test|bench) = \[(.*?)\]\n", project, re.MULTILINE | re.DOTALL)
+    names = {name for block in blocks for name in re.findall(r'"([a-z-]+)', block)}
+    assert len(names) > 8
+    assert {name for name in names if name not in reasons} == set()
+
+
+@pytest.mark.parametrize("heading", ["## Try it", "## Test it"])
+def test_the_readme_has_its_commands(heading: str) -> None:
+    readme = (ROOT / "README.md").read_text("utf-8")
+    block = readme.partition(f"{heading}\n")[2].split("```")[1].strip()
+    assert len(block.splitlines()) == 1
+    assert block.startswith("python3 -m venv")
+
+
+def test_the_example_tells_the_story_that_the_readme_tells() -> None:
+    done = subprocess.run(
+        [sys.executable, ROOT / "examples" / "kill_between.py"], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    readme = (ROOT / "README.md").read_text("utf-8")
+    told = readme.partition("The first process sent")[2].partition("```")[0]
+    for line in f"The first process sent{told}".splitlines():
+        assert line.removesuffix(" …") in done.stdout
