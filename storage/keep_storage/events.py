@@ -66,19 +66,24 @@ def check_publishes(q: Queries, workflow_id: str, publishes: tuple[Publish, ...]
                 Reason.TOPIC_NOT_DECLARED,
                 f"Event {event.message_id!r} is published to {event.topic!r}, which the script does not declare.",
             )
-        if not 1 <= len(event.message_id) <= MESSAGE_ID_CHARS_MAX:
+        if not 1 <= len(event.message_id) <= MESSAGE_ID_CHARS_MAX or not _is_storable(event.message_id):
             reject(
                 Reason.MESSAGE_ID_INVALID,
                 f"An event for topic {event.topic!r} has a messageId of {len(event.message_id)} characters; "
-                f"1 to {MESSAGE_ID_CHARS_MAX} are allowed.",
+                f"1 to {MESSAGE_ID_CHARS_MAX} are allowed, without NUL and without half characters.",
             )
-        if not 1 <= len(event.title) <= TITLE_CHARS_MAX or not event.title.strip():
+        if not 1 <= len(event.title) <= TITLE_CHARS_MAX or not event.title.strip() or not _is_storable(event.title):
             reject(
                 Reason.TITLE_INVALID,
                 f"Event {event.message_id!r} for topic {event.topic!r} needs a title of 1 to {TITLE_CHARS_MAX} "
                 f"characters that a person can read; it has {len(event.title)}.",
             )
     return topics
+
+
+def _is_storable(text: str) -> bool:
+    """No database keeps NUL or half of a surrogate pair in text; JavaScript strings can hold both."""
+    return "\0" not in text and (text.isascii() or not any("\ud800" <= character <= "\udfff" for character in text))
 
 
 def append(

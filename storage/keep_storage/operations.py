@@ -212,7 +212,7 @@ class UpdateHandlerRunStatus(Operation[Run], frozen=True):
     run_id: str
     status: RunStatus
     error: RunError | None = None
-    logs: Json = "[]"
+    logs: Json | None = None
     cost_micros: int = 0
 
 
@@ -233,7 +233,7 @@ class CommitConsumer(Operation[Run], frozen=True):
     run_id: str
     publishes: tuple[Publish, ...] = ()
     state: Json | None = None
-    logs: Json = "[]"
+    logs: Json | None = None
     cost_micros: int = 0
 
 
@@ -244,7 +244,7 @@ class CommitProducer(Operation[Run], frozen=True):
     next_run_at: Millis | None
     publishes: tuple[Publish, ...] = ()
     state: Json | None = None
-    logs: Json = "[]"
+    logs: Json | None = None
     cost_micros: int = 0
 
 
@@ -254,7 +254,7 @@ class CommitJob(Operation[Run], frozen=True):
     run_id: str
     next_run_at: Millis | None
     state: Json | None = None
-    logs: Json = "[]"
+    logs: Json | None = None
     cost_micros: int = 0
 
 

@@ -55,7 +55,7 @@ def recover_crashed_runs(tx: Transaction, op: RecoverCrashedRuns, now: Millis) -
         _admit_not_knowing(tx, mutation, now)
         run = runs.existing(tx, mutation.run_id)
         if run.status is RunStatus.PAUSED_APPROVAL:
-            recovered.append(runs.stop(tx, run, RunStatus.PAUSED_RECONCILIATION, _UNCERTAIN, now, logs=run.logs))
+            recovered.append(runs.stop(tx, run, RunStatus.PAUSED_RECONCILIATION, _UNCERTAIN, now))
     return _all(recovered)
 
 

@@ -261,7 +261,7 @@ def stop(
     error: RunError | None,
     now: Millis,
     *,
-    logs: Json = "[]",
+    logs: Json | None = None,
     cost_micros: int = 0,
 ) -> Change[Run]:
     """The run ends without a commit. Its events, its session and its workflow follow in the same transaction."""
@@ -275,9 +275,9 @@ def stop(
         error_class=error.cls if error else None,
         error_message=error.message if error else "",
         error_place=error.place if error else "",
-        logs=logs,
+        logs=run.logs if logs is None else logs,
         cost_micros=run.cost_micros + cost_micros,
-        ended_at=now,
+        ended_at=run.ended_at or now,
     )
     rows.save_run(tx, stopped)
     if run.kind is HandlerKind.CONSUMER and held is Disposition.RELEASE:
@@ -381,7 +381,7 @@ def _commit(
         phase=Phase.COMMITTED,
         status=RunStatus.COMMITTED,
         output_state=op.state,
-        logs=op.logs,
+        logs=run.logs if op.logs is None else op.logs,
         cost_micros=run.cost_micros + op.cost_micros,
         ended_at=now,
     )

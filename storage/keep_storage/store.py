@@ -67,14 +67,18 @@ class Store:
         """
         if self._lost:
             raise StorageLost(f"The store must be opened again: {self._lost}") from self._lost
+        try:
+            return self._commit(batch)
+        except StorageLost as lost:
+            self._lost = lost
+            raise
+
+    def _commit(self, batch: Sequence[Operation[Any]]) -> list[Outcome]:
         now = self._clock()
         try:
             tx = self._database.begin()
             outcomes = [_apply(tx, operation, now) for operation in batch]
             self._database.commit()
-        except StorageLost as lost:
-            self._lost = lost
-            raise
         except BaseException:
             self._database.rollback()
             raise

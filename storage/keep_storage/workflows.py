@@ -90,6 +90,7 @@ def activate_script(tx: Transaction, op: ActivateScript, now: Millis) -> Change[
             Reason.RUN_ALREADY_ACTIVE,
             f"Run {active[0].id!r} is under way; a script is exchanged between runs. Try again when it ends.",
         )
+    _keeps_the_handler_that_waits(tx, workflow, op)
     consumers = _consumer_of_each_topic(op)
 
     rows.replace_topics(tx, workflow.id, consumers.items())
@@ -100,6 +101,18 @@ def activate_script(tx: Transaction, op: ActivateScript, now: Millis) -> Change[
     rows.save_workflow(tx, workflow)
     number = f"{version.major}.{version.minor}"
     return changed(workflow, workflow.id, None, version=version.id, number=number, status=status)
+
+
+def _keeps_the_handler_that_waits(q: Queries, workflow: Workflow, op: ActivateScript) -> None:
+    """A pending retry runs `next` of the new script: without that handler its events would be held for ever."""
+    waiting = workflow.pending_retry_run_id and rows.run(q, workflow.pending_retry_run_id)
+    consumers = {spec.name for spec in op.handlers if spec.kind is HandlerKind.CONSUMER}
+    if waiting and waiting.handler not in consumers:
+        reject(
+            Reason.HANDLER_NOT_DECLARED,
+            f"Run {waiting.id!r} of consumer {waiting.handler!r} waits for its `next`, and this script does not "
+            "declare that consumer. Keep it, or settle the run first.",
+        )
 
 
 def _consumer_of_each_topic(op: ActivateScript) -> dict[str, str | None]:

@@ -64,6 +64,15 @@ def test_an_approved_call_whose_outcome_is_unknown_becomes_a_question_of_another
     assert world.states() == {"m1": "reserved"}
 
 
+def test_a_run_that_stops_twice_keeps_its_logs_and_its_end(world: World) -> None:
+    world.publish("m1")
+    mutation = world.recorded("m1", ask=True)
+    first = world.model.update_handler_run_status(mutation.run_id, RunStatus.PAUSED_APPROVAL, logs='["asked"]')
+    world.model.approve_mutation(question(world), by="ada")
+    [second] = world.model.recover_crashed_runs()
+    assert (second.logs, second.ended_at) == ('["asked"]', first.ended_at)
+
+
 @pytest.mark.parametrize("reconcilable", [True, False])
 def test_a_crash_while_an_approved_call_is_made_is_a_doubt_although_its_run_is_not_active(
     world: World, reconcilable: bool

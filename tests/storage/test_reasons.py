@@ -185,6 +185,13 @@ def running_a_handler_that_the_script_does_not_declare(world: World) -> None:
     world.model.create_run("run_x", world.session(), "nobody")
 
 
+@meets(Reason.HANDLER_NOT_DECLARED)
+def dropping_the_consumer_that_a_retry_needs(world: World) -> None:
+    world.publish("m1")
+    world.model.update_handler_run_status(world.emitting("m1").id, RunStatus.PAUSED_TRANSIENT)
+    activate(world, TOPICS, *(spec for spec in HANDLERS if spec.name != "file"))
+
+
 @meets(Reason.HANDLER_DECLARED_TWICE)
 def declaring_a_handler_twice(world: World) -> None:
     activate(world, (), HandlerSpec("a", HandlerKind.PRODUCER), HandlerSpec("a", HandlerKind.JOB))
@@ -537,6 +544,16 @@ def publishing_with_a_blank_title(world: World) -> None:
 @meets(Reason.TITLE_INVALID)
 def publishing_with_a_title_without_end(world: World) -> None:
     world.model.publish_events(WORKFLOW, (Publish("evt_x", "mail", "m1", "x" * 501),))
+
+
+@meets(Reason.TITLE_INVALID)
+def publishing_with_half_a_character_in_the_title(world: World) -> None:
+    world.model.publish_events(WORKFLOW, (Publish("evt_x", "mail", "m1", "half \ud83d"),))
+
+
+@meets(Reason.MESSAGE_ID_INVALID)
+def publishing_with_nul_in_the_message_id(world: World) -> None:
+    world.model.publish_events(WORKFLOW, (Publish("evt_x", "mail", "m\0", "Mail"),))
 
 
 @meets(Reason.MESSAGE_ID_INVALID)
