@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from keep_storage import transitions
+from keep_storage import ExecutionModelManager, transitions
+from keep_storage.manager import OPERATIONS
 
 ROOT = Path(__file__).parents[1]
 BIN = Path(sys.executable).parent
@@ -70,3 +71,17 @@ def test_the_example_tells_the_story_that_the_readme_tells() -> None:
     told = readme.partition("The first process sent")[2].partition("```")[0]
     for line in f"The first process sent{told}".splitlines():
         assert line.removesuffix(" …") in done.stdout
+
+
+def test_every_operation_is_documented() -> None:
+    text = (ROOT / "docs" / "storage.md").read_text("utf-8")
+    missing = {operation.__name__ for operation in OPERATIONS if f"`{operation.__name__}`" not in text}
+    assert missing == set()
+
+
+def test_every_operation_is_a_method_of_the_manager_of_the_same_name() -> None:
+    for operation, function in OPERATIONS.items():
+        words = re.sub(r"(?<!^)([A-Z])", r"_\1", operation.__name__).lower()
+        assert function.__name__ == words
+        assert hasattr(ExecutionModelManager, words)
+        assert getattr(ExecutionModelManager, words).__doc__ == operation.__doc__
