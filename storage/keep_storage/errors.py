@@ -16,6 +16,9 @@ class Reason(StrEnum):
     WORKFLOW_NOT_FOUND = auto()
     VERSION_NOT_FOUND = auto()
     VERSION_EXISTS = auto()
+    VERSION_INVALID = auto()
+    PERMISSION_INVALID = auto()
+    TEXT_INVALID = auto()
     SESSION_NOT_FOUND = auto()
     RUN_NOT_FOUND = auto()
     MUTATION_NOT_FOUND = auto()
@@ -28,6 +31,7 @@ class Reason(StrEnum):
     HANDLER_DECLARED_TWICE = auto()
     TOPIC_NOT_DECLARED = auto()
     TOPIC_HAS_TWO_CONSUMERS = auto()
+    ONLY_CONSUMERS_SUBSCRIBE = auto()
 
     # The workflow may not do this now.
     WORKFLOW_STATUS_REFUSED = auto()
@@ -126,7 +130,8 @@ class StorageUnavailable(StorageError):
 
 
 class StorageLost(StorageUnavailable):
-    """The disk failed so badly that what became of the last commit is not known. Reopen the file and read."""
+    """The commit failed, and so did the attempt to make sure of it: if the process dies now, it may turn out to have
+    happened. Nothing else happens before the store has made sure; then read, and do not send again blindly."""
 
 
 class StorageOwned(StorageError):

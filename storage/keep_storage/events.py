@@ -20,7 +20,7 @@ from keep_storage.model import (
     Topic,
 )
 from keep_storage.operations import Publish, PublishEvents, Reserve, SkipEvent
-from keep_storage.transaction import Queries, Transaction
+from keep_storage.transaction import Queries, Row, Transaction
 from keep_storage.transitions import EVENT_NEXT
 from keep_storage.workflows import existing as existing_workflow
 
@@ -60,30 +60,30 @@ def check_publishes(q: Queries, workflow_id: str, publishes: tuple[Publish, ...]
     if not publishes:
         return {}
     topics = rows.declared_topics(q, workflow_id)
+    places: dict[str, Row | None] = {}
     for event in publishes:
         if event.topic not in topics:
             reject(
                 Reason.TOPIC_NOT_DECLARED,
                 f"Event {event.message_id!r} is published to {event.topic!r}, which the script does not declare.",
             )
-        if not 1 <= len(event.message_id) <= MESSAGE_ID_CHARS_MAX or not _is_storable(event.message_id):
+        if not 1 <= len(event.message_id) <= MESSAGE_ID_CHARS_MAX or "\0" in event.message_id:
             reject(
                 Reason.MESSAGE_ID_INVALID,
                 f"An event for topic {event.topic!r} has a messageId of {len(event.message_id)} characters; "
-                f"1 to {MESSAGE_ID_CHARS_MAX} are allowed, without NUL and without half characters.",
+                f"1 to {MESSAGE_ID_CHARS_MAX} are allowed, without NUL.",
             )
-        if not 1 <= len(event.title) <= TITLE_CHARS_MAX or not event.title.strip() or not _is_storable(event.title):
+        if not 1 <= len(event.title) <= TITLE_CHARS_MAX or not event.title.strip() or "\0" in event.title:
             reject(
                 Reason.TITLE_INVALID,
                 f"Event {event.message_id!r} for topic {event.topic!r} needs a title of 1 to {TITLE_CHARS_MAX} "
                 f"characters that a person can read; it has {len(event.title)}.",
             )
+        place = (topics[event.topic].id, event.message_id)
+        if (places.setdefault(event.id, rows.place_of_event(q, event.id)) or place) != place:
+            reject(Reason.ID_TAKEN, f"There is already an event {event.id!r}, and it is not {event.message_id!r}.")
+        places[event.id] = place
     return topics
-
-
-def _is_storable(text: str) -> bool:
-    """No database keeps NUL or half of a surrogate pair in text; JavaScript strings can hold both."""
-    return "\0" not in text and (text.isascii() or not any("\ud800" <= character <= "\udfff" for character in text))
 
 
 def append(
@@ -95,6 +95,7 @@ def append(
 ) -> int:
     """Append events, or update those still pending. Returns how many rows that wrote."""
     written = 0
+    has_cause = run is not None and run.reserved_count > 0
     for event in publishes:
         event_id = rows.publish_event(
             tx,
@@ -104,12 +105,13 @@ def append(
             title=event.title,
             payload=event.payload,
             created_by_run_id=run.id if run else None,
+            has_cause=has_cause,
             now=now,
         )
         if event_id is None:
             continue
         written += 1
-        if run and run.reserved_count:
+        if run and has_cause:
             rows.inherit_roots(tx, event_id, run.id)
     return written
 

@@ -49,7 +49,7 @@ def close_item(tx: Transaction, op: CloseItem, now: Millis) -> Change[Item]:
     item = rows.open_item(tx, run.id)
     if item is None or item.item_id != op.item_id:
         reject(Reason.ITEM_NOT_OPEN, f"Run {run.id!r} is not inside item {op.item_id!r}.")
-    if op.state is ItemState.PROCESSING:
+    if op.state in (ItemState.PROCESSING, ItemState.SKIPPED):
         reject(Reason.ITEM_NOT_FINISHED, f"Item {op.item_id!r} is left as done, failed or in need of attention.")
     if op.state is ItemState.DONE and (open_question := rows.unsettled_mutation_of_item(tx, item)):
         reject(

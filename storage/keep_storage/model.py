@@ -158,6 +158,8 @@ class Workflow(Record, frozen=True):
     error_run_id: str | None
     """The run that set the error: resolving another run's mutation does not clear it."""
     maintenance: bool
+    maintenance_run_id: str | None
+    """The run whose logic error set the flag."""
     pending_retry_run_id: str | None
     active_version_id: str | None
     created_at: Millis

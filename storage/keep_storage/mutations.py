@@ -38,7 +38,7 @@ from keep_storage.operations import (
     UpdateMutationStatus,
 )
 from keep_storage.transaction import Queries, Transaction
-from keep_storage.transitions import MAY_SETTLE, MUTATION_NEXT, SETTLED, VERDICTS
+from keep_storage.transitions import ANSWERS, MAY_SETTLE, MUTATION_NEXT, SETTLED, VERDICTS
 
 
 def existing(q: Queries, mutation_id: str) -> Mutation:
@@ -92,9 +92,20 @@ def _record_in_item(tx: Transaction, run: Run, op: CreateMutation, now: Millis) 
             f"Item {item.item_id!r} is {item.state} and may not change the outside again. "
             "Check `ctx.item.isDone` before the call.",
         )
+    if unsettled := rows.unsettled_mutation_of_run(tx, run.id):
+        reject(
+            Reason.MUTATION_OUTCOME_UNKNOWN,
+            f"Mutation {unsettled.id!r} of run {run.id!r} is {unsettled.status}; a run makes one call at a time.",
+        )
     known = rows.mutation_by_identity(tx, op.item.identity_key)
     if known is None:
         return _record(tx, _new(run, op, op.item.identity_key, item, now), op.ask_first, now)
+    if (known.workflow_id, known.item_id, known.item_attempt) != (item.workflow_id, item.item_id, item.attempt):
+        reject(
+            Reason.MUTATION_EXISTS,
+            f"The identity {op.item.identity_key!r} belongs to item {known.item_id!r} of workflow "
+            f"{known.workflow_id!r}, attempt {known.item_attempt}. Hash the workflow, item and attempt into it.",
+        )
     if known.status is MutationStatus.APPLIED:
         return changed(known, run.workflow_id, run.id, mutation=known.id, replayed=True)
     if known.status is not MutationStatus.FAILED:
@@ -235,10 +246,17 @@ def label(
         error=error or mutation.error,
         attempts=mutation.attempts + int(starts),
         reconcile_attempts=0 if asked_to_try_again else mutation.reconcile_attempts + int(checked_again),
-        next_reconcile_at=next_reconcile_at if status is MutationStatus.NEEDS_RECONCILE else None,
+        next_reconcile_at=_due(status, next_reconcile_at, now),
         sent_at=now if starts else mutation.sent_at,
         updated_at=now,
     )
+
+
+def _due(status: MutationStatus, next_reconcile_at: Millis | None, now: Millis) -> Millis | None:
+    """When to check next. What must be reconciled always has a time: at once, if nobody said."""
+    if status is not MutationStatus.NEEDS_RECONCILE:
+        return None
+    return now if next_reconcile_at is None else next_reconcile_at
 
 
 def _unsettled(q: Queries, mutation_id: str, expected_version: int | None) -> Mutation:
@@ -265,55 +283,54 @@ def apply_mutation(tx: Transaction, op: ApplyMutation, now: Millis) -> Change[Mu
     mutation = _unsettled(tx, op.mutation_id, op.expected_version)
     if mutation.status is MutationStatus.PENDING:
         reject(Reason.MUTATION_NOT_SENT, f"Mutation {mutation.id!r} was never sent; it cannot have happened.")
-    run = _may_settle(tx, mutation, op.resolved_by)
+    run = _may_settle(tx, mutation, MutationOutcome.SUCCESS, op.resolved_by)
     settled = _settled(mutation, MutationStatus.APPLIED, op.resolved_by, op.by, op.why, now, result=op.result)
     return _settle(tx, run, mutation, settled, MutationOutcome.SUCCESS, now)
 
 
 def fail_mutation(tx: Transaction, op: FailMutation, now: Millis) -> Change[Mutation]:
     mutation = _unsettled(tx, op.mutation_id, op.expected_version)
-    if rows.open_approval(tx, mutation.id):
-        reject(
-            Reason.MUTATION_AWAITS_APPROVAL,
-            f"Mutation {mutation.id!r} is a question to a person; answer that.",
-        )
-    run = _may_settle(tx, mutation, op.resolved_by)
+    _nobody_was_asked(tx, mutation)
+    if op.resolved_by in ANSWERS:
+        reject(Reason.APPROVAL_NOT_FOUND, f"Nobody was asked about mutation {mutation.id!r}; there is no answer to it.")
+    run = _may_settle(tx, mutation, MutationOutcome.FAILURE, op.resolved_by)
     settled = _settled(mutation, MutationStatus.FAILED, op.resolved_by, op.by, op.why, now, error=op.error)
     return _settle(tx, run, mutation, settled, MutationOutcome.FAILURE, now)
 
 
 def skip_mutation(tx: Transaction, op: SkipMutation, now: Millis) -> Change[Mutation]:
     mutation = _unsettled(tx, op.mutation_id, op.expected_version)
-    if rows.open_approval(tx, mutation.id):
-        reject(
-            Reason.MUTATION_AWAITS_APPROVAL,
-            f"Mutation {mutation.id!r} is a question to a person; answer that.",
-        )
-    run = _may_settle(tx, mutation, Resolver.USER_SKIP)
+    _nobody_was_asked(tx, mutation)
+    run = _may_settle(tx, mutation, MutationOutcome.SKIPPED, Resolver.USER_SKIP)
     settled = _settled(mutation, MutationStatus.FAILED, Resolver.USER_SKIP, op.by, op.why, now)
     return _settle(tx, run, mutation, settled, MutationOutcome.SKIPPED, now)
 
 
-def _may_settle(q: Queries, mutation: Mutation, resolver: Resolver) -> Run:
-    """The run whose mutation this is, if `resolver` may say what became of it."""
+def _nobody_was_asked(q: Queries, mutation: Mutation) -> None:
+    if rows.open_approval(q, mutation.id):
+        reject(Reason.MUTATION_AWAITS_APPROVAL, f"Mutation {mutation.id!r} is a question to a person; answer that.")
+
+
+def _may_settle(q: Queries, mutation: Mutation, outcome: MutationOutcome, resolver: Resolver) -> Run:
+    """The run whose mutation this is, if `resolver` may say that this became of it."""
     run = runs.existing(q, mutation.run_id)
     if resolver in VERDICTS and run.status is RunStatus.ACTIVE:
         reject(
             Reason.RUN_STILL_ACTIVE,
             f"Run {run.id!r} is still at work on mutation {mutation.id!r}; a person is asked once it has paused.",
         )
-    if resolver not in MAY_SETTLE[mutation.status]:
-        _refuse_resolver(mutation, resolver)
+    if resolver not in MAY_SETTLE[outcome].get(mutation.status, ()):
+        _refuse_resolver(mutation, outcome, resolver)
     return run
 
 
-def _refuse_resolver(mutation: Mutation, resolver: Resolver) -> NoReturn:
+def _refuse_resolver(mutation: Mutation, outcome: MutationOutcome, resolver: Resolver) -> NoReturn:
     where = f"Mutation {mutation.id!r} is {mutation.status}"
-    if mutation.status is MutationStatus.INDETERMINATE:
+    if mutation.status is MutationStatus.INDETERMINATE and resolver not in VERDICTS:
         reject(Reason.ONLY_A_PERSON_CAN_ASSERT, f"{where}; only a person can say what became of it.")
-    if mutation.status is MutationStatus.IN_FLIGHT:
+    if mutation.status is MutationStatus.IN_FLIGHT and resolver in VERDICTS:
         reject(Reason.MUTATION_IN_FLIGHT, f"{where}; nobody can tell before the call has ended.")
-    reject(Reason.MUTATION_TRANSITION_REFUSED, f"{where}; {resolver} has no say in it.")
+    reject(Reason.MUTATION_TRANSITION_REFUSED, f"{where}; {resolver} cannot make it a {outcome}.")
 
 
 def _settled(
@@ -416,11 +433,14 @@ def approve_mutation(tx: Transaction, op: ApproveMutation, now: Millis) -> Chang
 def reject_mutation(tx: Transaction, op: RejectMutation, now: Millis) -> Change[Mutation]:
     approval, mutation = _question(tx, op.approval_id)
     status = ApprovalStatus.EXPIRED if op.expired else ApprovalStatus.REJECTED
-    _answer(tx, approval, status, op.by, op.why, now)
-    if op.skip:
-        return skip_mutation(tx, SkipMutation(mutation.id, by=op.by, why=op.why), now)
+    outcome = MutationOutcome.SKIPPED if op.skip else MutationOutcome.FAILURE
     resolver = Resolver.APPROVAL_EXPIRED if op.expired else Resolver.APPROVAL_REJECTED
-    return fail_mutation(tx, FailMutation(mutation.id, resolved_by=resolver, by=op.by, why=op.why), now)
+    if op.skip:
+        resolver = Resolver.USER_SKIP
+    run = _may_settle(tx, mutation, outcome, resolver)
+    _answer(tx, approval, status, op.by, op.why, now)
+    settled = _settled(mutation, MutationStatus.FAILED, resolver, op.by, op.why, now)
+    return _settle(tx, run, mutation, settled, outcome, now)
 
 
 def _question(q: Queries, approval_id: str) -> tuple[Approval, Mutation]:

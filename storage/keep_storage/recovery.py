@@ -32,6 +32,7 @@ from keep_storage.operations import (
     RecoverMaintenanceMode,
     RecoverUnfinishedSessions,
     RunError,
+    UpdateMutationStatus,
 )
 from keep_storage.transaction import Queries, Transaction
 from keep_storage.transitions import UNCERTAIN
@@ -49,39 +50,46 @@ _HELD = RunError(FailureClass.PERMISSION, "Approval required: a recorded call wa
 
 
 def recover_crashed_runs(tx: Transaction, op: RecoverCrashedRuns, now: Millis) -> Change[tuple[Run, ...]]:
-    """Every active run, and every call that was approved and sent while its run was paused."""
-    recovered = [_recover_run(tx, run, now) for run in rows.active_runs(tx, op.workflow_id)]
-    for mutation in rows.calls_left_in_flight(tx, op.workflow_id):
-        _admit_not_knowing(tx, mutation, now)
+    """Every active run, and every approved call: that one is made while its run is paused."""
+    recovered: list[Run] = []
+    entries: list[Entry] = []
+    for run in rows.active_runs(tx, op.workflow_id):
+        recovered.append(_recover_run(tx, run, entries, now))
+    for mutation in rows.calls_left_in_doubt(tx, op.workflow_id):
+        _admit_not_knowing(tx, mutation, entries, now)
         run = runs.existing(tx, mutation.run_id)
         if run.status is RunStatus.PAUSED_APPROVAL:
-            recovered.append(runs.stop(tx, run, RunStatus.PAUSED_RECONCILIATION, _UNCERTAIN, now))
-    return _all(recovered)
+            recovered.append(_stop(tx, run, RunStatus.PAUSED_RECONCILIATION, _UNCERTAIN, entries, now))
+    return Change(tuple(recovered), tuple(entries))
 
 
-def _recover_run(tx: Transaction, run: Run, now: Millis) -> Change[Run]:
+def _recover_run(tx: Transaction, run: Run, entries: list[Entry], now: Millis) -> Run:
     mutation = rows.unsettled_mutation_of_run(tx, run.id)
     if mutation is None:
-        return runs.stop(tx, run, RunStatus.CRASHED, _CRASHED, now)
+        return _stop(tx, run, RunStatus.CRASHED, _CRASHED, entries, now)
     if mutation.status in UNCERTAIN:
-        _admit_not_knowing(tx, mutation, now)
-        return runs.stop(tx, run, RunStatus.PAUSED_RECONCILIATION, _UNCERTAIN, now)
+        _admit_not_knowing(tx, mutation, entries, now)
+        return _stop(tx, run, RunStatus.PAUSED_RECONCILIATION, _UNCERTAIN, entries, now)
     if rows.open_approval(tx, mutation.id):
-        return runs.stop(tx, run, RunStatus.PAUSED_APPROVAL, _HELD, now)
+        return _stop(tx, run, RunStatus.PAUSED_APPROVAL, _HELD, entries, now)
     never_sent = FailMutation(mutation.id, error="Never sent.", resolved_by=Resolver.RECOVERY)
-    mutations.fail_mutation(tx, never_sent, now)
-    return runs.stop(tx, runs.existing(tx, run.id), RunStatus.CRASHED, _CRASHED, now)
+    entries.extend(mutations.fail_mutation(tx, never_sent, now).entries)
+    return _stop(tx, runs.existing(tx, run.id), RunStatus.CRASHED, _CRASHED, entries, now)
 
 
-def _admit_not_knowing(tx: Transaction, mutation: Mutation, now: Millis) -> None:
+def _stop(tx: Transaction, run: Run, status: RunStatus, error: RunError, entries: list[Entry], now: Millis) -> Run:
+    change = runs.stop(tx, run, status, error, now)
+    entries.extend(change.entries)
+    return change.answer
+
+
+def _admit_not_knowing(tx: Transaction, mutation: Mutation, entries: list[Entry], now: Millis) -> None:
     """A call in flight becomes a question: to the connector if it can check, else to a person."""
     if mutation.status is not MutationStatus.IN_FLIGHT:
         return
-    if mutation.reconcilable:
-        status, due = MutationStatus.NEEDS_RECONCILE, now
-    else:
-        status, due = MutationStatus.INDETERMINATE, None
-    rows.save_mutation(tx, mutations.label(mutation, status, _UNCERTAIN.message, due, now))
+    status = MutationStatus.NEEDS_RECONCILE if mutation.reconcilable else MutationStatus.INDETERMINATE
+    doubt = UpdateMutationStatus(mutation.id, status, _UNCERTAIN.message)
+    entries.extend(mutations.update_mutation_status(tx, doubt, now).entries)
 
 
 def recover_unfinished_sessions(
@@ -111,20 +119,19 @@ def recover_maintenance_mode(
 
 
 def _order_repair(tx: Transaction, workflow: Workflow, evidence: str, now: Millis) -> Change[MaintenanceTask]:
-    failed = rows.last_logic_failure(tx, workflow.id)
-    assert failed, "maintenance is set only by a run that failed by its logic"
+    assert workflow.maintenance_run_id, "maintenance names the run that set it"
     task = MaintenanceTask(
         # One task for one failure: the id says which, so creating it twice cannot happen.
-        id=failed.id.replace("run_", "task_", 1),
+        id=workflow.maintenance_run_id.replace("run_", "task_", 1),
         workflow_id=workflow.id,
-        run_id=failed.id,
+        run_id=workflow.maintenance_run_id,
         status=TaskStatus.OPEN,
         evidence=evidence,
         created_at=now,
         ended_at=None,
     )
     rows.insert_task(tx, task)
-    return changed(task, workflow.id, failed.id, task=task.id)
+    return changed(task, workflow.id, task.run_id, task=task.id)
 
 
 def exit_maintenance_mode(tx: Transaction, op: ExitMaintenanceMode, now: Millis) -> Change[Workflow]:
@@ -132,7 +139,7 @@ def exit_maintenance_mode(tx: Transaction, op: ExitMaintenanceMode, now: Millis)
     if not workflow.maintenance:
         reject(Reason.WORKFLOW_NOT_IN_MAINTENANCE, f"Workflow {op.workflow_id!r} is not in maintenance.")
     rows.end_task(tx, workflow.id, now)
-    workflow = replace(workflow, maintenance=False, updated_at=now)
+    workflow = replace(workflow, maintenance=False, maintenance_run_id=None, updated_at=now)
     rows.save_workflow(tx, workflow)
     return changed(workflow, workflow.id, None, maintenance=[True, False], by=op.by)
 

@@ -168,7 +168,7 @@ def insert_session(tx: Transaction, session: Session) -> None:
 
 
 def end_session(tx: Transaction, session_id: str, result: SessionResult, error: str, now: Millis) -> None:
-    """Does nothing to a session that has ended: its first end stands."""
+    """The first end of a session stands; only its cost is summed again."""
     tx.run("end_session", {"id": session_id, "result": result, "error": error, "ended_at": now})
 
 
@@ -237,10 +237,6 @@ def active_runs(q: Queries, workflow_id: str | None) -> list[Run]:
     return find_all(q, Run, "active_runs", _one_or_all(workflow_id))
 
 
-def last_logic_failure(q: Queries, workflow_id: str) -> Run | None:
-    return find(q, Run, "last_logic_failure", {"workflow_id": workflow_id})
-
-
 # Events.
 
 
@@ -265,6 +261,11 @@ def event(q: Queries, workflow_id: str, topic: str, message_id: str) -> Event | 
     return find(q, Event, "event_in_topic", key)
 
 
+def place_of_event(q: Queries, event_id: str) -> Row | None:
+    """The topic and message id of the event with this id."""
+    return q.one("place_of_event", {"id": event_id})
+
+
 def publish_event(
     tx: Transaction,
     *,
@@ -274,9 +275,10 @@ def publish_event(
     title: str,
     payload: Json,
     created_by_run_id: str | None,
+    has_cause: bool,
     now: Millis,
 ) -> str | None:
-    """The id of the event that was appended or updated; nothing if it is pinned, or the same as before."""
+    """The id of the event that was appended or updated; nothing if it is pinned, or the same without a new cause."""
     row = tx.one(
         "publish_event",
         {
@@ -286,6 +288,7 @@ def publish_event(
             "title": title,
             "payload": payload,
             "created_by_run_id": created_by_run_id,
+            "has_cause": has_cause,
             "now": now,
         },
     )
@@ -352,8 +355,8 @@ def unsettled_mutation_of_item(q: Queries, item: Item) -> Mutation | None:
     return find(q, Mutation, "unsettled_mutation_of_item", as_params(item))
 
 
-def calls_left_in_flight(q: Queries, workflow_id: str | None) -> list[Mutation]:
-    return find_all(q, Mutation, "calls_left_in_flight", _one_or_all(workflow_id))
+def calls_left_in_doubt(q: Queries, workflow_id: str | None) -> list[Mutation]:
+    return find_all(q, Mutation, "calls_left_in_doubt", _one_or_all(workflow_id))
 
 
 def approval(q: Queries, approval_id: str) -> Approval | None:

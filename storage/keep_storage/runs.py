@@ -273,8 +273,8 @@ def stop(
         run,
         status=status,
         error_class=error.cls if error else None,
-        error_message=error.message if error else "",
-        error_place=error.place if error else "",
+        error_message=_storable(error.message) if error else "",
+        error_place=_storable(error.place) if error else "",
         logs=run.logs if logs is None else logs,
         cost_micros=run.cost_micros + cost_micros,
         ended_at=run.ended_at or now,
@@ -291,6 +291,11 @@ def stop(
     if after != workflow:
         rows.save_workflow(tx, after)
     return changed(stopped, run.workflow_id, run.id, stopped.error_message, status=[run.status, status], events=held)
+
+
+def _storable(text: str) -> str:
+    """What a script threw may hold half a character. It must not keep the run from stopping."""
+    return text.encode("utf-8", "replace").decode("utf-8")
 
 
 def _may_stop(q: Queries, run: Run, status: RunStatus, held: Disposition, mutation: Mutation | None) -> None:
@@ -317,7 +322,7 @@ def _after_stop(workflow: Workflow, run: Run, held: Disposition, now: Millis) ->
     if run.kind is HandlerKind.CONSUMER and held is not Disposition.RELEASE:
         workflow = replace(workflow, pending_retry_run_id=run.id, updated_at=now)
     if run.status is RunStatus.FAILED_LOGIC:
-        workflow = replace(workflow, maintenance=True, updated_at=now)
+        workflow = replace(workflow, maintenance=True, maintenance_run_id=run.id, updated_at=now)
     words = RUN_STATUS_ERROR[run.status]
     if held is Disposition.HOLD_UNCERTAIN:
         words = words or RUN_STATUS_ERROR[RunStatus.PAUSED_RECONCILIATION]

@@ -139,20 +139,26 @@ class SqliteDatabase:
         try:
             with _translated(path):
                 connection.set_busy_timeout(_BUSY_MS)
+                if exclusive:
+                    connection.pragma("locking_mode", "EXCLUSIVE")
                 version = schema_version(connection, path)
                 if connection.readonly("main"):
                     raise StorageUnavailable(f"{path}: the file is read-only; make it writable.")
-                _configure(connection, path, exclusive)
+                _configure(connection, path)
                 _migrate(connection, version, now)
+                database = cls(connection, path)
+                # The process before this one may have died over a failed commit. What is read now must stay true.
+                database._fence()
         except BaseException:
             connection.close()
             raise
-        return cls(connection, path)
+        return database
 
     def begin(self) -> Transaction:
+        if self._unfenced:
+            self._make_sure_it_failed("An earlier commit failed.")
+        self.rollback()
         with _translated(self._path):
-            if self._unfenced:
-                self._fence()
             self._connection.execute("BEGIN IMMEDIATE")
         return self._queries
 
@@ -160,43 +166,33 @@ class SqliteDatabase:
         try:
             self._connection.execute("COMMIT")
         except apsw.Error as error:
-            self.rollback()
-            self._make_sure_it_failed(error)
-            raise _explain(error, self._path) from error
+            self._unfenced = True
+            failure = _explain(error, self._path)
+            self._make_sure_it_failed(str(failure))
+            raise failure from error
 
     def rollback(self) -> None:
         # SQLite rolls back by itself when the disk fails; rolling back again would hide the first error.
         if self._connection.in_transaction:
-            try:
+            with _translated(self._path):
                 self._connection.execute("ROLLBACK")
-            except apsw.Error as error:
-                raise StorageLost(f"{self._path}: the transaction cannot be undone (SQLite says: {error}).") from error
 
-    def _make_sure_it_failed(self, error: apsw.Error) -> None:
-        """A commit whose sync failed can lie whole in the log and come back when the file is opened again.
-
-        A later write that does succeed overwrites it there: only after that is it certain that nothing
-        happened. A full disk is the exception: the frame that would have committed did not fit.
-        """
+    def _make_sure_it_failed(self, failure: str) -> None:
+        """A commit that failed can still lie whole in the log, and come back when the file is opened again."""
         try:
             self._fence()
-        except apsw.Error as second:
-            if isinstance(error, apsw.FullError):
-                self._unfenced = True
-                return
+        except (apsw.Error, StorageError) as error:
             raise StorageLost(
-                f"{self._path}: the commit failed ({error}) and so did the next write ({second}). Whether it is "
-                "on the disk will be known when the file is opened again."
+                f"{failure} It could not be made sure that nothing of it is left ({error}); the next commit tries that "
+                "again."
             ) from error
 
     def _fence(self) -> None:
+        """A commit that succeeds. It overwrites what a failed one may have left in the log."""
+        self.rollback()
         self._connection.execute("BEGIN IMMEDIATE")
-        try:
-            self._connection.execute(statements.queries()["fence"].sql)
-            self._connection.execute("COMMIT")
-        except apsw.Error:
-            self.rollback()
-            raise
+        self._connection.execute(statements.queries()["fence"].sql)
+        self._connection.execute("COMMIT")
         self._unfenced = False
 
     def queries(self) -> _Connection:
@@ -263,9 +259,7 @@ def schema_version(connection: apsw.Connection, path: str) -> int:
     return version
 
 
-def _configure(connection: apsw.Connection, path: str, exclusive: bool) -> None:
-    if exclusive:
-        connection.pragma("locking_mode", "EXCLUSIVE")
+def _configure(connection: apsw.Connection, path: str) -> None:
     mode = connection.pragma("journal_mode", "WAL")
     if mode not in ("wal", "memory"):
         raise StorageUnavailable(f"{path}: its file system has no write-ahead log (SQLite chose {mode!r}).")

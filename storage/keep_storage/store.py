@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from keep_storage import invariants, manager
-from keep_storage.errors import StorageError, StorageLost
+from keep_storage.errors import Reason, Rejected, StorageError
 from keep_storage.ids import Clock, Millis
 from keep_storage.operations import Done, Operation, Outcome, Refused
 from keep_storage.ownership import Ownership
@@ -35,7 +35,6 @@ class Store:
         self._database = database
         self._clock = clock
         self._ownership = ownership
-        self._lost: StorageLost | None = None
 
     @classmethod
     def open(cls, path: str | os.PathLike[str], clock: Clock = wall_clock) -> Self:
@@ -62,18 +61,9 @@ class Store:
     def commit(self, batch: Sequence[Operation[Any]]) -> list[Outcome]:
         """Apply all operations in one transaction; one outcome each, in order, durable.
 
-        Raises `StorageUnavailable` if the transaction failed: then none of them happened. After `StorageLost`
-        that is not known, and the store must be opened again.
+        Raises `StorageUnavailable` if the transaction failed: then none of them happened. With `StorageLost` that
+        is not certain yet; the next commit begins by making it certain.
         """
-        if self._lost:
-            raise StorageLost(f"The store must be opened again: {self._lost}") from self._lost
-        try:
-            return self._commit(batch)
-        except StorageLost as lost:
-            self._lost = lost
-            raise
-
-    def _commit(self, batch: Sequence[Operation[Any]]) -> list[Outcome]:
         now = self._clock()
         try:
             tx = self._database.begin()
@@ -93,9 +83,11 @@ class Store:
         return self._database.reader()
 
     def close(self) -> None:
-        self._database.close()
-        if self._ownership:
-            self._ownership.give_up()
+        try:
+            self._database.close()
+        finally:
+            if self._ownership:
+                self._ownership.give_up()
 
     def __enter__(self) -> Self:
         return self
@@ -112,6 +104,10 @@ def _apply(tx: Transaction, operation: Operation[Any], now: Millis) -> Outcome:
         answer = manager.apply(tx, operation, now)
     except StorageError:
         raise
+    except UnicodeEncodeError as error:
+        tx.undo()
+        half = f"A text holds half a character, at {error.start} of {error.object!r}; no database keeps that."
+        return Refused(Rejected(Reason.TEXT_INVALID, half))
     except Exception as error:
         tx.undo()
         return Refused(error)

@@ -53,7 +53,7 @@ class Database(Protocol):
 
     def commit(self) -> None:
         """Make the transaction durable. Raises `StorageUnavailable` if it is certain that it did not happen,
-        now or after a restart, and `StorageLost` if that cannot be made certain."""
+        now or after a restart, and `StorageLost` if that could not be made certain yet."""
 
     def rollback(self) -> None:
         """Forget the open transaction, if there is one."""

@@ -67,39 +67,40 @@ MUTATION_NEXT: Final[Mapping[MutationStatus, frozenset[MutationStatus]]] = {
     MutationStatus.FAILED: frozenset({MutationStatus.PENDING, MutationStatus.IN_FLIGHT}),
 }
 
-MAY_SETTLE: Final[Mapping[MutationStatus, frozenset[Resolver]]] = {
-    # It never left: the host may give up on it, recovery may, and the person who was asked may refuse.
-    MutationStatus.PENDING: frozenset(
-        {
-            Resolver.CONNECTOR,
-            Resolver.RECOVERY,
-            Resolver.USER_SKIP,
-            Resolver.APPROVAL_REJECTED,
-            Resolver.APPROVAL_EXPIRED,
-        }
-    ),
-    # The call is being made: nobody but the one who makes it can know.
-    MutationStatus.IN_FLIGHT: frozenset({Resolver.CONNECTOR, Resolver.RECONCILIATION}),
-    MutationStatus.NEEDS_RECONCILE: frozenset(
-        {
-            Resolver.CONNECTOR,
-            Resolver.RECONCILIATION,
-            Resolver.USER_ASSERT_APPLIED,
-            Resolver.USER_ASSERT_FAILED,
-            Resolver.USER_SKIP,
-        }
-    ),
-    # Machines have given up.
-    MutationStatus.INDETERMINATE: frozenset(
-        {Resolver.USER_ASSERT_APPLIED, Resolver.USER_ASSERT_FAILED, Resolver.USER_SKIP}
-    ),
-    MutationStatus.APPLIED: frozenset(),
-    MutationStatus.FAILED: frozenset(),
+MAY_SETTLE: Final[Mapping[MutationOutcome, Mapping[MutationStatus, frozenset[Resolver]]]] = {
+    MutationOutcome.SUCCESS: {
+        # The call is being made: nobody but the one who makes it can know.
+        MutationStatus.IN_FLIGHT: frozenset({Resolver.CONNECTOR, Resolver.RECONCILIATION}),
+        MutationStatus.NEEDS_RECONCILE: frozenset(
+            {Resolver.CONNECTOR, Resolver.RECONCILIATION, Resolver.USER_ASSERT_APPLIED}
+        ),
+        # Machines have given up.
+        MutationStatus.INDETERMINATE: frozenset({Resolver.USER_ASSERT_APPLIED}),
+    },
+    MutationOutcome.FAILURE: {
+        # It never left: the host may give up on it, recovery may, and whoever was asked may refuse.
+        MutationStatus.PENDING: frozenset(
+            {Resolver.CONNECTOR, Resolver.RECOVERY, Resolver.APPROVAL_REJECTED, Resolver.APPROVAL_EXPIRED}
+        ),
+        MutationStatus.IN_FLIGHT: frozenset({Resolver.CONNECTOR, Resolver.RECONCILIATION}),
+        MutationStatus.NEEDS_RECONCILE: frozenset(
+            {Resolver.CONNECTOR, Resolver.RECONCILIATION, Resolver.USER_ASSERT_FAILED}
+        ),
+        MutationStatus.INDETERMINATE: frozenset({Resolver.USER_ASSERT_FAILED}),
+    },
+    MutationOutcome.SKIPPED: {
+        MutationStatus.PENDING: frozenset({Resolver.USER_SKIP}),
+        MutationStatus.NEEDS_RECONCILE: frozenset({Resolver.USER_SKIP}),
+        MutationStatus.INDETERMINATE: frozenset({Resolver.USER_SKIP}),
+    },
 }
-"""Who may say what became of a mutation, by where it stands."""
+"""Who may say what of a mutation, by where it stands. Nobody may say what is not listed."""
 
 VERDICTS: Final = frozenset({Resolver.USER_ASSERT_APPLIED, Resolver.USER_ASSERT_FAILED, Resolver.USER_SKIP})
-"""A person's word."""
+"""A person's word on what nobody else knows."""
+
+ANSWERS: Final = frozenset({Resolver.APPROVAL_REJECTED, Resolver.APPROVAL_EXPIRED})
+"""What became of a question whether a call may be made; said by answering it."""
 
 EVENT_NEXT: Final[Mapping[EventStatus, frozenset[EventStatus]]] = {
     EventStatus.PENDING: frozenset({EventStatus.RESERVED, EventStatus.SKIPPED}),
@@ -146,6 +147,6 @@ assert _covers(PHASE_NEXT, Phase), "every phase has its row"
 assert _covers(STATUS_NEXT, RunStatus), "every run status has its row"
 assert _covers(RUN_STATUS_ERROR, RunStatus), "every run status says whether a person is needed"
 assert _covers(MUTATION_NEXT, MutationStatus), "every mutation status has its row"
-assert _covers(MAY_SETTLE, MutationStatus), "every mutation status says who may settle it"
+assert set(MAY_SETTLE) == set(MutationOutcome) - {MutationOutcome.NONE}, "every way to settle says who may"
 assert _covers(EVENT_NEXT, EventStatus), "every event status has its row"
 assert _covers(WORKFLOW_NEXT, WorkflowStatus), "every workflow status has its row"

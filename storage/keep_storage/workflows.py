@@ -46,6 +46,7 @@ def create_workflow(tx: Transaction, op: CreateWorkflow, now: Millis) -> Change[
         error_class=None,
         error_run_id=None,
         maintenance=False,
+        maintenance_run_id=None,
         pending_retry_run_id=None,
         active_version_id=None,
         created_at=now,
@@ -57,6 +58,8 @@ def create_workflow(tx: Transaction, op: CreateWorkflow, now: Millis) -> Change[
 
 def add_script_version(tx: Transaction, op: AddScriptVersion, now: Millis) -> Change[ScriptVersion]:
     existing(tx, op.workflow_id)
+    if op.major < 0 or op.minor < 0:
+        reject(Reason.VERSION_INVALID, f"Version {op.major}.{op.minor} is not one; count from 0.")
     if rows.version(tx, op.id):
         reject(Reason.ID_TAKEN, f"There is already a script version {op.id!r}.")
     if rows.version_by_number(tx, op.workflow_id, op.major, op.minor):
@@ -126,6 +129,12 @@ def _consumer_of_each_topic(op: ActivateScript) -> dict[str, str | None]:
                 f"Handler {handler.name!r} is declared twice; its state would be shared. Rename one.",
             )
         names.add(handler.name)
+        if handler.subscribe and handler.kind is not HandlerKind.CONSUMER:
+            reject(
+                Reason.ONLY_CONSUMERS_SUBSCRIBE,
+                f"Handler {handler.name!r} is a {handler.kind} and subscribes to {handler.subscribe[0]!r}; "
+                "only consumers read topics.",
+            )
         for topic in handler.subscribe:
             if topic not in consumers:
                 reject(
@@ -160,6 +169,8 @@ def _handler(workflow_id: str, spec: HandlerSpec, now: Millis) -> Handler:
 
 def grant_permission(tx: Transaction, op: GrantPermission, now: Millis) -> Change[Grant]:
     existing(tx, op.workflow_id)
+    if not op.permission.strip():
+        reject(Reason.PERMISSION_INVALID, "A permission has a name, such as `gmail.send`.")
     grant = Grant(
         workflow_id=op.workflow_id,
         major=op.major,

@@ -130,6 +130,16 @@ def changing_a_version(world: World) -> None:
     world.model.add_script_version("ver_other", WORKFLOW, 1, 0, "…")
 
 
+@meets(Reason.VERSION_INVALID)
+def a_version_below_zero(world: World) -> None:
+    world.model.add_script_version("ver_x", WORKFLOW, -1, 0, "…")
+
+
+@meets(Reason.PERMISSION_INVALID)
+def granting_a_permission_without_a_name(world: World) -> None:
+    world.model.grant_permission(WORKFLOW, 1, " ", GrantPolicy.ALLOW)
+
+
 @meets(Reason.SESSION_NOT_FOUND)
 def running_in_a_session_that_is_not_there(world: World) -> None:
     world.model.create_run("run_x", "ses_none", "file")
@@ -216,6 +226,11 @@ def reserving_from_a_topic_that_is_not_declared(world: World) -> None:
 def two_consumers_on_one_topic(world: World) -> None:
     one, two = (HandlerSpec(name, HandlerKind.CONSUMER, ("mail",)) for name in ("one", "two"))
     activate(world, ("mail",), one, two)
+
+
+@meets(Reason.ONLY_CONSUMERS_SUBSCRIBE)
+def a_producer_that_subscribes(world: World) -> None:
+    activate(world, ("mail",), HandlerSpec("poll", HandlerKind.PRODUCER, ("mail",)))
 
 
 # The workflow may not do this now.
@@ -546,7 +561,7 @@ def publishing_with_a_title_without_end(world: World) -> None:
     world.model.publish_events(WORKFLOW, (Publish("evt_x", "mail", "m1", "x" * 501),))
 
 
-@meets(Reason.TITLE_INVALID)
+@meets(Reason.TEXT_INVALID)
 def publishing_with_half_a_character_in_the_title(world: World) -> None:
     world.model.publish_events(WORKFLOW, (Publish("evt_x", "mail", "m1", "half \ud83d"),))
 
@@ -701,6 +716,45 @@ def calling_again_while_the_first_call_is_in_doubt(world: World) -> None:
     run_id = inside_item(world)
     call(world, run_id, ItemScope("i1", "hash"), send=True)
     call(world, run_id, ItemScope("i1", "hash"), send=True)
+
+
+@meets(Reason.MUTATION_OUTCOME_UNKNOWN)
+def two_calls_at_once(world: World) -> None:
+    run_id = inside_item(world)
+    call(world, run_id, ItemScope("i1", "hash-1"), send=True)
+    call(world, run_id, ItemScope("i1", "hash-2"), send=True)
+
+
+@meets(Reason.MUTATION_EXISTS)
+def an_identity_of_another_item(world: World) -> None:
+    first = inside_item(world, "i1")
+    world.model.apply_mutation(call(world, first, ItemScope("i1", "hash"), send=True).id)
+    world.model.close_item(first, "i1", ItemState.DONE)
+    world.model.open_item(first, "i2", "Item two")
+    call(world, first, ItemScope("i2", "hash"), send=True)
+
+
+@meets(Reason.MUTATION_TRANSITION_REFUSED)
+def applying_with_the_word_that_it_did_not_happen(world: World) -> None:
+    world.publish("m1")
+    world.model.apply_mutation(world.uncertain("m1").id, "1", Resolver.USER_ASSERT_FAILED, by="ada")
+
+
+@meets(Reason.MUTATION_TRANSITION_REFUSED)
+def failing_with_the_word_that_it_happened(world: World) -> None:
+    world.publish("m1")
+    world.model.fail_mutation(world.uncertain("m1").id, resolved_by=Resolver.USER_ASSERT_APPLIED, by="ada")
+
+
+@meets(Reason.APPROVAL_NOT_FOUND)
+def failing_with_an_answer_to_what_nobody_asked(world: World) -> None:
+    world.publish("m1")
+    world.model.fail_mutation(world.recorded("m1").id, resolved_by=Resolver.APPROVAL_REJECTED)
+
+
+@meets(Reason.ITEM_NOT_FINISHED)
+def a_job_that_skips_its_item(world: World) -> None:
+    world.model.close_item(inside_item(world), "i1", ItemState.SKIPPED)
 
 
 @meets(Reason.MUTATION_OUTCOME_KNOWN)

@@ -146,7 +146,10 @@ def test_an_illegal_row_cannot_be_written_whoever_writes_it(database: apsw.Conne
             "INSERT INTO runs (id,workflow_id,session_id,version_id,handler,kind,phase,status,mutation_outcome,"
             "mutation_result,created_at) VALUES ('r','w','s','v','h','consumer','preparing','active','success','1',0)",
         ),
-        ("error_names_its_run", "INSERT INTO workflows VALUES ('w','n','UTC','draft','e',NULL,NULL,0,NULL,NULL,0,0)"),
+        (
+            "error_names_its_run",
+            "INSERT INTO workflows VALUES ('w','n','UTC','draft','e',NULL,NULL,0,NULL,NULL,NULL,0,0)",
+        ),
     ]
     for constraint, statement in wrong:
         with pytest.raises(apsw.ConstraintError, match=constraint):

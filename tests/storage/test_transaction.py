@@ -91,6 +91,7 @@ def test_a_statement_with_returning_says_whether_it_wrote(database: Database) ->
         "title": "t",
         "payload": "{}",
         "created_by_run_id": None,
+        "has_cause": False,
         "now": NOW,
     }
     assert tx.one("publish_event", event) == ("evt_1",)

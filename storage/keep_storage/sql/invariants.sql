@@ -88,10 +88,9 @@ SELECT i.item_id, r.id, r.status FROM items i JOIN runs r ON r.id = i.run_id
 WHERE i.is_open = 1 AND r.status <> 'active';
 
 -- name: maintenance_has_a_failure
--- A workflow under repair has a run that failed by its logic.
-SELECT w.id FROM workflows w
-WHERE w.maintenance = 1
-    AND NOT EXISTS (SELECT 1 FROM runs r WHERE r.workflow_id = w.id AND r.status = 'failed:logic');
+-- A workflow is under repair because of a run of its own that failed by its logic.
+SELECT w.id, r.id FROM workflows w JOIN runs r ON r.id = w.maintenance_run_id
+WHERE r.workflow_id <> w.id OR r.status <> 'failed:logic';
 
 -- name: repair_means_maintenance
 -- An open repair belongs to a workflow in maintenance.

@@ -18,7 +18,7 @@ SELECT * FROM workflows ORDER BY id;
 -- Everything about a workflow that can change.
 UPDATE workflows SET
     status = :status, error = :error, error_class = :error_class, error_run_id = :error_run_id,
-    maintenance = :maintenance, pending_retry_run_id = :pending_retry_run_id,
+    maintenance = :maintenance, maintenance_run_id = :maintenance_run_id, pending_retry_run_id = :pending_retry_run_id,
     active_version_id = :active_version_id, updated_at = :updated_at
 WHERE id = :id;
 
@@ -118,11 +118,12 @@ SELECT * FROM sessions WHERE workflow_id = :workflow_id AND ended_at IS NULL;
 UPDATE sessions SET handler_run_count = handler_run_count + 1 WHERE id = :id;
 
 -- name: end_session
--- The session is over; its cost is the sum of its runs'.
+-- The session is over; its first end stands, and its cost is the sum of its runs'.
 UPDATE sessions SET
-    ended_at = :ended_at, result = :result, error = :error,
+    ended_at = COALESCE(ended_at, :ended_at), result = COALESCE(result, :result),
+    error = CASE WHEN ended_at IS NULL THEN :error ELSE error END,
     cost_micros = (SELECT COALESCE(SUM(cost_micros), 0) FROM runs WHERE session_id = :id)
-WHERE id = :id AND ended_at IS NULL;
+WHERE id = :id;
 
 -- name: uncommitted_run_of_session
 -- A run that keeps the session from being completed.
@@ -189,19 +190,21 @@ SELECT * FROM runs WHERE status = 'active' AND (workflow_id = :workflow_id OR :e
 -- Its runs, newest first, before a cursor.
 SELECT * FROM runs WHERE workflow_id = :workflow_id AND id < :before ORDER BY id DESC LIMIT :limit;
 
--- name: last_logic_failure
--- The run whose logic error put the workflow into maintenance.
-SELECT * FROM runs WHERE workflow_id = :workflow_id AND status = 'failed:logic' ORDER BY id DESC LIMIT 1;
-
 -- name: publish_event
--- Append, or let the last write win while the event is pending. Nothing comes back if it is pinned or the same.
+-- Append, or let the last write win while the event is pending. Nothing comes back if it is pinned, or if it is the
+-- same and has no new cause.
 INSERT INTO events (
     id, topic_id, message_id, title, payload, status, attempt, created_by_run_id, created_at, updated_at)
 VALUES (:id, :topic_id, :message_id, :title, :payload, 'pending', 1, :created_by_run_id, :now, :now)
 ON CONFLICT (topic_id, message_id) DO UPDATE SET
     title = excluded.title, payload = excluded.payload, updated_at = excluded.updated_at
-WHERE events.status = 'pending' AND (events.title <> excluded.title OR events.payload <> excluded.payload)
+WHERE events.status = 'pending'
+    AND (:has_cause = 1 OR events.title <> excluded.title OR events.payload <> excluded.payload)
 RETURNING id;
+
+-- name: place_of_event
+-- Which event an id belongs to.
+SELECT topic_id, message_id FROM events WHERE id = :id;
 
 -- name: inherit_roots
 -- What a run publishes was caused by what caused the events it holds.
@@ -328,10 +331,11 @@ SELECT * FROM mutations WHERE run_id = :run_id AND status NOT IN ('applied', 'fa
 SELECT * FROM mutations WHERE workflow_id = :workflow_id AND item_id = :item_id AND item_attempt = :attempt
     AND status NOT IN ('applied', 'failed') ORDER BY id LIMIT 1;
 
--- name: calls_left_in_flight
--- Approved calls that a dead process left unanswered; their runs are paused, not active.
+-- name: calls_left_in_doubt
+-- Calls of stopped runs that a dead process left unanswered: in flight, or approved and not yet paused over.
 SELECT m.* FROM mutations m JOIN runs r ON r.id = m.run_id
-WHERE m.status NOT IN ('applied', 'failed') AND m.status = 'in_flight' AND r.status <> 'active'
+WHERE m.status NOT IN ('applied', 'failed') AND m.status <> 'pending' AND r.status <> 'active'
+    AND (m.status = 'in_flight' OR r.status = 'paused:approval')
     AND (m.workflow_id = :workflow_id OR :everywhere = 1)
 ORDER BY m.id;
 

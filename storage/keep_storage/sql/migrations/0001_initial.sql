@@ -19,11 +19,13 @@ CREATE TABLE workflows (
     error_run_id         TEXT REFERENCES runs (id),
     maintenance          INTEGER NOT NULL DEFAULT 0
         CONSTRAINT workflow_maintenance CHECK (maintenance IN (0, 1)),
+    maintenance_run_id   TEXT REFERENCES runs (id),
     pending_retry_run_id TEXT REFERENCES runs (id),
     active_version_id    TEXT REFERENCES script_versions (id),
     created_at           INTEGER NOT NULL,
     updated_at           INTEGER NOT NULL,
     CONSTRAINT error_names_its_run CHECK ((error = '') = (error_run_id IS NULL)),
+    CONSTRAINT maintenance_names_its_run CHECK ((maintenance = 1) = (maintenance_run_id IS NOT NULL)),
     CONSTRAINT only_a_draft_has_no_script CHECK (status IN ('draft', 'archived') OR active_version_id IS NOT NULL)
 ) STRICT;
 
@@ -128,7 +130,6 @@ CREATE TABLE runs (
 CREATE UNIQUE INDEX one_active_run ON runs (workflow_id) WHERE status = 'active';
 CREATE INDEX runs_of_session ON runs (session_id);
 CREATE INDEX runs_of_workflow ON runs (workflow_id, id);
-CREATE INDEX runs_failed_logic ON runs (workflow_id, id) WHERE status = 'failed:logic';
 CREATE INDEX runs_retrying ON runs (retry_of) WHERE retry_of IS NOT NULL;
 
 CREATE TABLE events (
@@ -228,8 +229,7 @@ CREATE TABLE mutations (
         ((status IN ('applied', 'failed')) = (resolved_by IS NOT NULL)
          AND (resolved_by IS NULL) = (resolved_at IS NULL)),
     CONSTRAINT sent_mutation_counts CHECK (status IN ('pending', 'failed') OR attempts >= 1),
-    CONSTRAINT reconcile_time_means_needs_reconcile CHECK
-        (next_reconcile_at IS NULL OR status = 'needs_reconcile'),
+    CONSTRAINT needs_reconcile_says_when CHECK ((status = 'needs_reconcile') = (next_reconcile_at IS NOT NULL)),
     CONSTRAINT only_reconcilable_needs_reconcile CHECK (status <> 'needs_reconcile' OR reconcilable = 1)
 ) STRICT;
 

@@ -1,0 +1,75 @@
+"""The benchmarks run and say what they promise. How fast anything is, no test asks."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from bench import storage
+from bench.__main__ import BENCHMARKS, main
+from bench.storage import memory, scale
+from bench.storage.throughput import Crowd
+
+ROOT = Path(__file__).parents[2]
+
+TINY = storage.Size(
+    (Crowd(1, 2, 2, 2), Crowd(16, 1, 0, 1)),
+    memory=memory.Size(8, 64),
+    scale=scale.Size(1_000, 2_000, rounds=1),
+)
+
+
+def test_without_a_name_the_benchmarks_are_listed() -> None:
+    said = subprocess.run([sys.executable, "-m", "bench"], cwd=ROOT, capture_output=True, text=True, check=True)
+    for name, benchmark in BENCHMARKS.items():
+        assert name in said.stdout
+        assert benchmark.summary in said.stdout
+
+
+def test_an_unknown_benchmark_is_refused_and_the_known_ones_are_named(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["storge"]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert "'storge'" in err
+    assert "storage" in err
+
+
+@pytest.fixture
+def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(storage, "QUICK", TINY)
+
+
+@pytest.mark.usefixtures("tiny")
+def test_storage_prints_one_json_object_per_line(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["storage", "--quick", "--json"]) == 0
+    objects = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+
+    assert {each["benchmark"] for each in objects} == {"storage"}
+    about, *rest = objects
+    assert about["measure"] == "about"
+    assert about["measures"]
+    assert about["leaves_out"]
+
+    results = [each for each in rest if "goal" not in each]
+    cycles = [each for each in results if each["measure"] == "cycles"]
+    assert [each["callers"] for each in cycles] == [1, 16]
+    assert all(each["ours_per_s"] > 0 and each["floor_per_s"] > 0 and each["ratio_to_floor"] > 0 for each in cycles)
+    assert [each["aiosqlite_per_s"] is None for each in cycles] == [False, True]
+    assert (cycles[0]["commits"], cycles[0]["ops_per_commit"]) == (10, 1.0)
+
+    assert [each["cycles"] for each in results if each["measure"] == "memory"] == list(range(8, 65, 8))
+    assert [each["operation"] for each in results if each["measure"] == "scale"] == ["peek", "claim", "publish"]
+
+    goals = [each for each in rest if "goal" in each]
+    assert [each["measure"] for each in goals] == ["memory", "scale", "scale", "scale"]
+    assert all(isinstance(each["met"], bool) for each in goals)
+
+
+@pytest.mark.usefixtures("tiny")
+def test_storage_tells_people_what_it_measures_and_which_goals_were_met(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["storage", "--quick"]) == 0
+    out, err = capsys.readouterr()
+    assert out.index("Measures:") < out.index("Leaves out:") < out.index("Consumer cycles") < out.index("\nGoals\n")
+    assert len(err.splitlines()) == 4  # a line per stage, for whoever waits

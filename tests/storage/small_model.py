@@ -1,0 +1,731 @@
+"""The execution model said a second time: dicts and rules, from the specification and not from the library.
+
+`after(state, operation, now)` gives the state that follows, or nothing if the operation is refused. It knows no
+reasons, no texts and no times; what it does know is compared with the database, key by key, after every step.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from keep_storage import operations as ops
+
+Key = Any
+Row = dict[str, Any]
+State = dict[str, dict[Key, Row]]
+
+TABLES = (
+    "workflows versions topics handlers grants sessions runs events reservations roots mutations approvals items tasks"
+)
+
+DOUBT = ("in_flight", "needs_reconcile", "indeterminate")
+SETTLED = ("applied", "failed")
+FOR_GOOD = ("success", "skipped")
+NEEDS_A_PERSON = ("paused:approval", "paused:reconciliation", "failed:internal")
+
+PHASES = {
+    "pending": ("preparing",),
+    "preparing": ("prepared",),
+    "prepared": ("mutating", "emitting"),
+    "mutating": ("mutated",),
+    "mutated": ("emitting",),
+    "emitting": (),
+    "committed": (),
+}
+
+LABELS = {
+    "pending": ("in_flight",),
+    "in_flight": ("needs_reconcile", "indeterminate"),
+    "needs_reconcile": ("needs_reconcile", "indeterminate"),
+    "indeterminate": ("needs_reconcile",),
+}
+
+MACHINES = ("connector", "reconciliation")
+
+MAY_SAY = {
+    ("applied", "in_flight"): MACHINES,
+    ("applied", "needs_reconcile"): (*MACHINES, "user_assert_applied"),
+    ("applied", "indeterminate"): ("user_assert_applied",),
+    ("failed", "pending"): ("connector", "recovery"),
+    ("failed", "in_flight"): MACHINES,
+    ("failed", "needs_reconcile"): (*MACHINES, "user_assert_failed"),
+    ("failed", "indeterminate"): ("user_assert_failed",),
+}
+"""Who may say that a mutation was applied or failed, by where it stands."""
+
+STATUS_BEFORE = {
+    "paused": ("active",),
+    "active": ("ready", "paused"),
+    "archived": ("draft", "ready", "active", "paused"),
+}
+
+
+class _Refused(Exception):
+    """The operation does not happen."""
+
+
+def must(condition: object) -> None:
+    if not condition:
+        raise _Refused
+
+
+def empty() -> State:
+    return {table: {} for table in TABLES.split()}
+
+
+def after(state: State, operation: ops.Operation[Any], now: int) -> State | None:
+    """The state once the operation has happened, or nothing if it is refused. `state` itself stays as it is."""
+    following = {table: {key: dict(row) for key, row in rows.items()} for table, rows in state.items()}
+    try:
+        carry_out(following, operation, now)
+    except _Refused:
+        return None
+    return following
+
+
+def carry_out(s: State, operation: ops.Operation[Any], now: int) -> None:
+    if isinstance(operation, ops.Together):
+        for each in operation.operations:
+            carry_out(s, each, now)
+    else:
+        RULES[type(operation)](s, operation, now)
+
+
+# Looking.
+
+
+def get(s: State, table: str, key: Key) -> Row:
+    must(key in s[table])
+    return s[table][key]
+
+
+def where(s: State, table: str, **wanted: Any) -> list[Key]:
+    """The keys of all rows that look like this, oldest first."""
+    return [key for key, row in s[table].items() if all(row[name] == value for name, value in wanted.items())]
+
+
+def active_run(s: State, workflow_id: str) -> str | None:
+    return next(iter(where(s, "runs", workflow_id=workflow_id, status="active")), None)
+
+
+def open_session(s: State, workflow_id: str) -> str | None:
+    return next(iter(where(s, "sessions", workflow_id=workflow_id, result=None)), None)
+
+
+def unsettled(s: State, run_id: str) -> str | None:
+    """The mutation of a run that is not settled. There is one at most."""
+    return next((key for key in where(s, "mutations", run_id=run_id) if not is_settled(s, key)), None)
+
+
+def is_settled(s: State, mutation_id: str) -> bool:
+    return s["mutations"][mutation_id]["status"] in SETTLED
+
+
+def open_approval(s: State, mutation_id: str) -> str | None:
+    return next(iter(where(s, "approvals", mutation_id=mutation_id, status="open")), None)
+
+
+def open_item(s: State, run_id: str) -> Key | None:
+    return next(iter(where(s, "items", run_id=run_id, is_open=True)), None)
+
+
+def latest_item(s: State, workflow_id: str, item_id: str) -> Key | None:
+    attempts = [key for key in s["items"] if key[:2] == (workflow_id, item_id)]
+    return max(attempts, default=None)
+
+
+# Workflows.
+
+
+def create_workflow(s: State, op: ops.CreateWorkflow, now: int) -> None:
+    must(op.id not in s["workflows"])
+    s["workflows"][op.id] = {
+        "status": "draft",
+        "error_run_id": None,
+        "maintenance": False,
+        "pending_retry_run_id": None,
+        "active_version_id": None,
+    }
+
+
+def add_script_version(s: State, op: ops.AddScriptVersion, now: int) -> None:
+    get(s, "workflows", op.workflow_id)
+    must(op.id not in s["versions"])
+    row = {"workflow_id": op.workflow_id, "major": op.major, "minor": op.minor}
+    must(row not in s["versions"].values())
+    s["versions"][op.id] = row
+
+
+def activate_script(s: State, op: ops.ActivateScript, now: int) -> None:
+    workflow_id = get(s, "versions", op.version_id)["workflow_id"]
+    workflow = s["workflows"][workflow_id]
+    must(workflow["status"] != "archived")
+    must(not active_run(s, workflow_id))
+    must(len({handler.name for handler in op.handlers}) == len(op.handlers))
+    readers: dict[str, str | None] = dict.fromkeys(op.topics)
+    for handler in op.handlers:
+        must(handler.kind == "consumer" or not handler.subscribe)
+        for topic in handler.subscribe:
+            must(topic in readers and readers[topic] in (None, handler.name))
+            readers[topic] = handler.name
+    if waiting := workflow["pending_retry_run_id"]:
+        consumers = [handler.name for handler in op.handlers if handler.kind == "consumer"]
+        must(s["runs"][waiting]["handler"] in consumers)
+
+    for table in ("topics", "handlers"):
+        for key, row in s[table].items():
+            if key[0] == workflow_id:
+                row["declared"] = False
+                row.update({"consumer": None} if table == "topics" else {})
+    for topic, reader in readers.items():
+        s["topics"][workflow_id, topic] = {"declared": True, "consumer": reader}
+    for handler in op.handlers:
+        declare_handler(s, workflow_id, handler)
+    workflow["active_version_id"] = op.version_id
+    if workflow["status"] == "draft":
+        workflow["status"] = "ready"
+
+
+def declare_handler(s: State, workflow_id: str, spec: ops.HandlerSpec) -> None:
+    """Its state stays. So does the time of its next run, while kind and schedule stay."""
+    new = {"kind": str(spec.kind), "declared": True, "schedule": None, "next_run_at": None, "wake_at": None}
+    old = s["handlers"].get((workflow_id, spec.name), {"state": None, **new})
+    if spec.kind == "consumer":
+        new["wake_at"] = old["wake_at"]
+    else:
+        new["schedule"] = spec.schedule
+        same = old["kind"] == new["kind"] and old["schedule"] == spec.schedule is not None
+        new["next_run_at"] = old["next_run_at"] if same and old["next_run_at"] is not None else spec.first_run_at
+    s["handlers"][workflow_id, spec.name] = old | new
+
+
+def grant_permission(s: State, op: ops.GrantPermission, now: int) -> None:
+    get(s, "workflows", op.workflow_id)
+    s["grants"][op.workflow_id, op.major, op.permission] = {"policy": op.policy}
+
+
+def set_status(status: str) -> Callable[[State, Any, int], None]:
+    def rule(s: State, op: Any, now: int) -> None:
+        workflow = get(s, "workflows", op.workflow_id)
+        must(workflow["status"] in STATUS_BEFORE[status])
+        workflow["status"] = status
+
+    return rule
+
+
+def clear_workflow_error(s: State, op: ops.ClearWorkflowError, now: int) -> None:
+    workflow = get(s, "workflows", op.workflow_id)
+    must(workflow["error_run_id"])
+    must(not unsettled(s, workflow["error_run_id"]))
+    workflow["error_run_id"] = None
+
+
+def create_maintenance_task(s: State, op: ops.CreateMaintenanceTask, now: int) -> None:
+    must(get(s, "workflows", op.workflow_id)["maintenance"])
+    must(not where(s, "tasks", workflow_id=op.workflow_id, status="open"))
+    order_repair(s, op.workflow_id)
+
+
+def order_repair(s: State, workflow_id: str) -> None:
+    failed = where(s, "runs", workflow_id=workflow_id, status="failed:logic")[-1]
+    s["tasks"][failed] = {"workflow_id": workflow_id, "status": "open"}
+
+
+def exit_maintenance_mode(s: State, op: ops.ExitMaintenanceMode, now: int) -> None:
+    workflow = get(s, "workflows", op.workflow_id)
+    must(workflow["maintenance"])
+    workflow["maintenance"] = False
+    for task in where(s, "tasks", workflow_id=op.workflow_id, status="open"):
+        s["tasks"][task]["status"] = "done"
+
+
+# Sessions.
+
+
+def create_session(s: State, op: ops.CreateSession, now: int) -> None:
+    get(s, "workflows", op.workflow_id)
+    must(op.id not in s["sessions"])
+    must(not open_session(s, op.workflow_id))
+    s["sessions"][op.id] = {
+        "workflow_id": op.workflow_id,
+        "result": None,
+        "handler_run_count": 0,
+        "cost_micros": 0,
+    }
+
+
+def finish_session(s: State, op: ops.FinishSession, now: int) -> None:
+    must(get(s, "sessions", op.session_id)["result"] is None)
+    must(all_committed(s, op.session_id))
+    end_session(s, op.session_id, "completed")
+
+
+def all_committed(s: State, session_id: str) -> bool:
+    return all(s["runs"][run]["status"] == "committed" for run in where(s, "runs", session_id=session_id))
+
+
+def end_session(s: State, session_id: str, result: str) -> None:
+    session = s["sessions"][session_id]
+    session["result"] = session["result"] or result
+    session["cost_micros"] = sum(s["runs"][run]["cost_micros"] for run in where(s, "runs", session_id=session_id))
+
+
+# Runs.
+
+
+def admit(s: State, run_id: str, session_id: str) -> str:
+    """The workflow, if something may run in it now."""
+    session = get(s, "sessions", session_id)
+    must(session["result"] is None)
+    workflow = s["workflows"][session["workflow_id"]]
+    must(workflow["status"] == "active" and not workflow["error_run_id"] and not workflow["maintenance"])
+    must(not active_run(s, session["workflow_id"]))
+    must(run_id not in s["runs"])
+    return str(session["workflow_id"])
+
+
+def create_run(s: State, op: ops.CreateRun, now: int) -> None:
+    workflow_id = admit(s, op.id, op.session_id)
+    must(not s["workflows"][workflow_id]["pending_retry_run_id"])
+    handler = get(s, "handlers", (workflow_id, op.handler))
+    must(handler["declared"])
+    must(op.phase == "pending" or (op.phase == "preparing" and handler["kind"] == "consumer"))
+    s["runs"][op.id] = {
+        "workflow_id": workflow_id,
+        "session_id": op.session_id,
+        "handler": op.handler,
+        "kind": handler["kind"],
+        "phase": op.phase,
+        "status": "active",
+        "mutation_outcome": "",
+        "retry_of": None,
+        "reserved_count": 0,
+        "prepare_result": None,
+        "mutation_result": None,
+        "cost_micros": 0,
+    }
+
+
+def create_retry_run(s: State, op: ops.CreateRetryRun, now: int) -> None:
+    failed = get(s, "runs", op.failed_run_id)
+    must(failed["mutation_outcome"] in FOR_GOOD)
+    workflow = s["workflows"][admit(s, op.id, op.session_id)]
+    must(workflow["pending_retry_run_id"] == op.failed_run_id)
+    workflow["pending_retry_run_id"] = None
+    again = {"session_id": op.session_id, "phase": "emitting", "status": "active", "retry_of": op.failed_run_id}
+    s["runs"][op.id] = failed | again | {"cost_micros": 0}
+    for event in held(s, op.failed_run_id):
+        s["reservations"][op.id, event] = {}
+        if s["events"][event]["reserved_by_run_id"] == op.failed_run_id:
+            s["events"][event]["reserved_by_run_id"] = op.id
+
+
+def held(s: State, run_id: str) -> list[Key]:
+    """Every event the run has ever reserved."""
+    return [event for run, event in s["reservations"] if run == run_id]
+
+
+def let_go(s: State, run_id: str, status: str) -> None:
+    for event in where(s, "events", reserved_by_run_id=run_id):
+        s["events"][event] |= {"status": status, "reserved_by_run_id": None}
+
+
+def active(s: State, run_id: str, kind: str) -> Row:
+    run = get(s, "runs", run_id)
+    must(run["kind"] == kind and run["status"] == "active")
+    return run
+
+
+def update_consumer_phase(s: State, op: ops.UpdateConsumerPhase, now: int) -> None:
+    run = active(s, op.run_id, "consumer")
+    must(op.phase in PHASES[run["phase"]])
+    must((op.prepare_result is not None) == (op.phase == "prepared"))
+    must(op.phase == "prepared" or not (op.reservations or op.title or op.wake_at))
+    must(op.phase != "mutating" or run["reserved_count"])
+    must(op.phase != "mutated" or not where(s, "mutations", identity_key=op.run_id))
+    must(op.phase != "emitting" or run["mutation_outcome"] != "failure")
+    if op.phase == "prepared":
+        reserve(s, op, run)
+    run["phase"] = op.phase
+
+
+def reserve(s: State, op: ops.UpdateConsumerPhase, run: Row) -> None:
+    named = [(run["workflow_id"], claim.topic, message) for claim in op.reservations for message in claim.ids]
+    must(len(set(named)) == len(named))
+    for key in named:
+        must(get(s, "topics", key[:2])["consumer"] == run["handler"])
+        must(get(s, "events", key)["status"] == "pending")
+        s["events"][key] |= {"status": "reserved", "reserved_by_run_id": op.run_id}
+        s["reservations"][op.run_id, key] = {}
+    run |= {"reserved_count": len(named), "prepare_result": op.prepare_result}
+    s["handlers"][run["workflow_id"], run["handler"]]["wake_at"] = op.wake_at
+
+
+def update_handler_run_status(s: State, op: ops.UpdateHandlerRunStatus, now: int) -> None:
+    before = get(s, "runs", op.run_id)["status"]
+    approved_and_unknown = before == "paused:approval" and op.status == "paused:reconciliation"
+    must(before == "active" or approved_and_unknown)
+    must(op.status not in ("active", "committed"))
+    stop(s, op.run_id, op.status, op.cost_micros)
+
+
+def stop(s: State, run_id: str, status: str, cost_micros: int = 0) -> None:
+    run = s["runs"][run_id]
+    workflow = s["workflows"][run["workflow_id"]]
+    mutation = unsettled(s, run_id)
+    in_doubt = mutation is not None and s["mutations"][mutation]["status"] in DOUBT
+    waits = mutation is not None and not in_doubt
+    must(not (in_doubt and status == "failed:logic"))
+    must(in_doubt or status != "paused:reconciliation")
+    must(not waits or (status == "paused:approval" and open_approval(s, str(mutation))))
+
+    run["status"] = status
+    run["cost_micros"] += cost_micros
+    end_session(s, run["session_id"], "failed")
+    if item := open_item(s, run_id):
+        was = s["items"][item]["state"]
+        s["items"][item] |= {"is_open": False, "state": "failed" if was == "processing" else was}
+    if run["kind"] == "consumer":
+        if in_doubt or waits or run["mutation_outcome"] in FOR_GOOD:
+            workflow["pending_retry_run_id"] = run_id
+        else:
+            let_go(s, run_id, "pending")
+    if status == "failed:logic":
+        workflow["maintenance"] = True
+    if in_doubt or status in NEEDS_A_PERSON:
+        workflow["error_run_id"] = run_id
+
+
+def commit_consumer(s: State, op: ops.CommitConsumer, now: int) -> None:
+    run = active(s, op.run_id, "consumer")
+    must(run["phase"] == "emitting")
+    let_go(s, op.run_id, "consumed")
+    publish(s, run["workflow_id"], op.publishes, causes(s, op.run_id))
+    commit(s, run, op)
+
+
+def commit_producer(s: State, op: ops.CommitProducer, now: int) -> None:
+    run = active(s, op.run_id, "producer")
+    publish(s, run["workflow_id"], op.publishes, ())
+    s["handlers"][run["workflow_id"], run["handler"]]["next_run_at"] = op.next_run_at
+    commit(s, run, op)
+
+
+def commit_job(s: State, op: ops.CommitJob, now: int) -> None:
+    run = active(s, op.run_id, "job")
+    must(not open_item(s, op.run_id))
+    must(not unsettled(s, op.run_id))
+    s["handlers"][run["workflow_id"], run["handler"]]["next_run_at"] = op.next_run_at
+    commit(s, run, op)
+
+
+def commit(s: State, run: Row, op: ops.CommitConsumer | ops.CommitProducer | ops.CommitJob) -> None:
+    run |= {"phase": "committed", "status": "committed", "cost_micros": run["cost_micros"] + op.cost_micros}
+    s["sessions"][run["session_id"]]["handler_run_count"] += 1
+    if op.state is not None:
+        s["handlers"][run["workflow_id"], run["handler"]]["state"] = op.state
+
+
+# Events.
+
+
+def publish_events(s: State, op: ops.PublishEvents, now: int) -> None:
+    get(s, "workflows", op.workflow_id)
+    publish(s, op.workflow_id, op.publishes, ())
+
+
+def causes(s: State, run_id: str) -> list[Key]:
+    """What first caused the events a run holds: their roots, or they themselves."""
+    events = held(s, run_id)
+    return [root for event in events for root in (roots_of(s, event) or [event])]
+
+
+def roots_of(s: State, event: Key) -> list[Key]:
+    return [root for caused, root in s["roots"] if caused == event]
+
+
+def publish(s: State, workflow_id: str, publishes: Iterable[ops.Publish], roots: Iterable[Key]) -> None:
+    for event in publishes:
+        must((workflow_id, event.topic) in s["topics"] and s["topics"][workflow_id, event.topic]["declared"])
+        must(1 <= len(event.message_id) <= 512)
+        must(event.title.strip() and len(event.title) <= 500)
+        key = (workflow_id, event.topic, event.message_id)
+        must(where(s, "events", id=event.id) in ([], [key]))
+        if key not in s["events"]:
+            s["events"][key] = {"id": event.id, "status": "pending", "reserved_by_run_id": None}
+        words = {"title": event.title, "payload": event.payload}
+        known = s["events"][key]
+        if known["status"] == "pending":
+            known |= words
+            s["roots"].update({(key, root): {} for root in roots})
+
+
+def skip_event(s: State, op: ops.SkipEvent, now: int) -> None:
+    event = get(s, "events", (op.workflow_id, op.topic, op.message_id))
+    must(event["status"] == "pending")
+    event["status"] = "skipped"
+
+
+# Mutations.
+
+
+def create_mutation(s: State, op: ops.CreateMutation, now: int) -> None:
+    run = get(s, "runs", op.run_id)
+    must(run["status"] == "active")
+    must(not (op.send and op.ask_first))
+    must(not unsettled(s, op.run_id))
+    row = {"run_id": op.run_id, "status": "in_flight" if op.send else "pending", "resolved_by": None, "version": 1}
+    if run["kind"] == "consumer":
+        must(op.item is None and run["phase"] == "mutating")
+        must(not where(s, "mutations", identity_key=op.run_id))
+        about = {"identity_key": op.run_id, "item_id": None, "item_attempt": None}
+    else:
+        must(run["kind"] == "job" and op.item)
+        item = open_item(s, op.run_id)
+        assert op.item
+        must(op.item.identity_key not in ("", op.run_id))
+        must(item and item[1] == op.item.item_id)
+        assert item
+        must(s["items"][item]["state"] not in ("done", "skipped"))
+        about = {"identity_key": op.item.identity_key, "item_id": item[1], "item_attempt": item[2]}
+    about["workflow_id"] = run["workflow_id"]
+    mutation_id = op.id
+    if known := next(iter(where(s, "mutations", identity_key=about["identity_key"])), None):
+        mutation_id = known
+        old = s["mutations"][known]
+        must(all(old[name] == value for name, value in about.items()))
+        if old["status"] == "applied":
+            return
+        must(old["status"] == "failed")
+        s["mutations"][known] = old | row | {"version": old["version"] + 1}
+    else:
+        must(op.id not in s["mutations"])
+        s["mutations"][op.id] = row | about | {"reconcilable": op.reconcilable, "result": None}
+    if op.ask_first:
+        must(op.ask_first.approval_id not in s["approvals"])
+        question = {"mutation_id": mutation_id, "status": "open", "expires_at": op.ask_first.expires_at}
+        s["approvals"][op.ask_first.approval_id] = question
+
+
+def relabel(s: State, mutation_id: str, status: str) -> None:
+    s["mutations"][mutation_id] |= {"status": status, "version": s["mutations"][mutation_id]["version"] + 1}
+
+
+def judged(s: State, op: Any) -> Row:
+    """The unsettled mutation an operation is about, as whoever judges it last saw it."""
+    mutation = get(s, "mutations", op.mutation_id)
+    must(mutation["status"] not in SETTLED)
+    must(op.expected_version in (None, mutation["version"]))
+    return mutation
+
+
+def update_mutation_status(s: State, op: ops.UpdateMutationStatus, now: int) -> None:
+    mutation = judged(s, op)
+    must(op.status in LABELS[mutation["status"]])
+    must(not open_approval(s, op.mutation_id))
+    must(op.status != "needs_reconcile" or mutation["reconcilable"])
+    relabel(s, op.mutation_id, op.status)
+
+
+def apply_mutation(s: State, op: ops.ApplyMutation, now: int) -> None:
+    may_say(s, "applied", judged(s, op), op.resolved_by)
+    settle(s, op.mutation_id, "success", op.resolved_by, op.result)
+
+
+def fail_mutation(s: State, op: ops.FailMutation, now: int) -> None:
+    may_say(s, "failed", judged(s, op), op.resolved_by)
+    must(not open_approval(s, op.mutation_id))
+    settle(s, op.mutation_id, "failure", op.resolved_by)
+
+
+def may_say(s: State, what: str, mutation: Row, who: str) -> None:
+    must(who in MAY_SAY.get((what, mutation["status"]), ()))
+    must(not who.startswith("user") or s["runs"][mutation["run_id"]]["status"] != "active")
+
+
+def skip_mutation(s: State, op: ops.SkipMutation, now: int) -> None:
+    mutation = judged(s, op)
+    must(mutation["status"] in ("needs_reconcile", "indeterminate"))
+    must(s["runs"][mutation["run_id"]]["status"] != "active")
+    settle(s, op.mutation_id, "skipped", "user_skip")
+
+
+def settle(s: State, mutation_id: str, outcome: str, who: str, result: str | None = None) -> None:
+    """The run, its events and its workflow follow. The run's status does not."""
+    relabel(s, mutation_id, "applied" if outcome == "success" else "failed")
+    mutation = s["mutations"][mutation_id]
+    mutation |= {"resolved_by": who, "result": result}
+    run_id = mutation["run_id"]
+    run = s["runs"][run_id]
+    workflow = s["workflows"][run["workflow_id"]]
+    stopped = run["status"] != "active"
+    if stopped and workflow["error_run_id"] == run_id:
+        workflow["error_run_id"] = None
+    if run["kind"] == "job":
+        item = latest_item(s, run["workflow_id"], mutation["item_id"])
+        if outcome == "skipped" and item and item[2] == mutation["item_attempt"]:
+            s["items"][item]["state"] = "skipped"
+        return
+    run |= {"phase": "mutated", "mutation_outcome": outcome, "mutation_result": result}
+    if outcome == "failure":
+        let_go(s, run_id, "pending")
+    if outcome == "skipped":
+        let_go(s, run_id, "skipped")
+    if stopped:
+        workflow["pending_retry_run_id"] = run_id if outcome in FOR_GOOD else None
+
+
+def question(s: State, approval_id: str) -> str:
+    """The mutation an open question is about; its run has stopped to wait."""
+    approval = get(s, "approvals", approval_id)
+    must(approval["status"] == "open")
+    mutation_id = str(approval["mutation_id"])
+    must(s["runs"][s["mutations"][mutation_id]["run_id"]]["status"] != "active")
+    return mutation_id
+
+
+def approve_mutation(s: State, op: ops.ApproveMutation, now: int) -> None:
+    mutation_id = question(s, op.approval_id)
+    approval = s["approvals"][op.approval_id]
+    must(approval["expires_at"] is None or now < approval["expires_at"])
+    approval["status"] = "approved"
+    relabel(s, mutation_id, "in_flight")
+
+
+def reject_mutation(s: State, op: ops.RejectMutation, now: int) -> None:
+    mutation_id = question(s, op.approval_id)
+    s["approvals"][op.approval_id]["status"] = "expired" if op.expired else "rejected"
+    if op.skip:
+        settle(s, mutation_id, "skipped", "user_skip")
+    else:
+        settle(s, mutation_id, "failure", "approval_expired" if op.expired else "approval_rejected")
+
+
+# Items.
+
+
+def open_the_item(s: State, op: ops.OpenItem, now: int) -> None:
+    run = active(s, op.run_id, "job")
+    must(not open_item(s, op.run_id))
+    must(op.item_id and op.title.strip())
+    key = latest_item(s, run["workflow_id"], op.item_id) or (run["workflow_id"], op.item_id, 1)
+    s["items"].setdefault(key, {"state": "processing"})
+    s["items"][key] |= {"run_id": op.run_id, "is_open": True}
+
+
+def close_item(s: State, op: ops.CloseItem, now: int) -> None:
+    get(s, "runs", op.run_id)
+    key = open_item(s, op.run_id)
+    must(key and key[1] == op.item_id)
+    must(op.state not in ("processing", "skipped"))
+    must(op.state != "done" or not unsettled_of_item(s, key))
+    item = s["items"][key]
+    item["is_open"] = False
+    if item["state"] not in ("done", "skipped"):
+        item["state"] = op.state
+
+
+def unsettled_of_item(s: State, key: Key) -> bool:
+    found = where(s, "mutations", workflow_id=key[0], item_id=key[1], item_attempt=key[2])
+    return any(not is_settled(s, mutation) for mutation in found)
+
+
+def at_rest(s: State, workflow_id: str, item_id: str) -> Key:
+    key = latest_item(s, workflow_id, item_id)
+    must(key and not s["items"][key]["is_open"] and not unsettled_of_item(s, key))
+    return key
+
+
+def skip_item(s: State, op: ops.SkipItem, now: int) -> None:
+    item = s["items"][at_rest(s, op.workflow_id, op.item_id)]
+    must(item["state"] != "done")
+    item["state"] = "skipped"
+
+
+def reprocess_item(s: State, op: ops.ReprocessItem, now: int) -> None:
+    key = at_rest(s, op.workflow_id, op.item_id)
+    must(s["items"][key]["state"] != "processing")
+    s["items"][(*key[:2], key[2] + 1)] = s["items"][key] | {"state": "processing"}
+
+
+# Recovery.
+
+
+def recover_crashed_runs(s: State, op: ops.RecoverCrashedRuns, now: int) -> None:
+    for run_id in where(s, "runs", status="active"):
+        if op.workflow_id in (None, s["runs"][run_id]["workflow_id"]):
+            recover_run(s, run_id)
+    for mutation_id, mutation in s["mutations"].items():
+        if mutation["status"] in DOUBT and op.workflow_id in (None, mutation["workflow_id"]):
+            admit_not_knowing(s, mutation_id)
+            if s["runs"][mutation["run_id"]]["status"] == "paused:approval":
+                stop(s, mutation["run_id"], "paused:reconciliation")
+
+
+def recover_run(s: State, run_id: str) -> None:
+    mutation_id = unsettled(s, run_id)
+    if mutation_id and s["mutations"][mutation_id]["status"] in DOUBT:
+        admit_not_knowing(s, mutation_id)
+        stop(s, run_id, "paused:reconciliation")
+    elif mutation_id and open_approval(s, mutation_id):
+        stop(s, run_id, "paused:approval")
+    else:
+        if mutation_id:
+            settle(s, mutation_id, "failure", "recovery")
+        stop(s, run_id, "crashed")
+
+
+def admit_not_knowing(s: State, mutation_id: str) -> None:
+    mutation = s["mutations"][mutation_id]
+    if mutation["status"] == "in_flight":
+        relabel(s, mutation_id, "needs_reconcile" if mutation["reconcilable"] else "indeterminate")
+
+
+def recover_unfinished_sessions(s: State, op: ops.RecoverUnfinishedSessions, now: int) -> None:
+    for session_id in where(s, "sessions", result=None):
+        if op.workflow_id in (None, s["sessions"][session_id]["workflow_id"]) and all_committed(s, session_id):
+            end_session(s, session_id, "completed")
+
+
+def recover_maintenance_mode(s: State, op: ops.RecoverMaintenanceMode, now: int) -> None:
+    for workflow_id in where(s, "workflows", maintenance=True):
+        if op.workflow_id in (None, workflow_id) and not where(s, "tasks", workflow_id=workflow_id, status="open"):
+            order_repair(s, workflow_id)
+
+
+RULES: dict[type[ops.Operation[Any]], Callable[[State, Any, int], None]] = {
+    ops.CreateWorkflow: create_workflow,
+    ops.AddScriptVersion: add_script_version,
+    ops.ActivateScript: activate_script,
+    ops.GrantPermission: grant_permission,
+    ops.PauseWorkflow: set_status("paused"),
+    ops.ResumeWorkflow: set_status("active"),
+    ops.ArchiveWorkflow: set_status("archived"),
+    ops.ClearWorkflowError: clear_workflow_error,
+    ops.CreateSession: create_session,
+    ops.FinishSession: finish_session,
+    ops.CreateRun: create_run,
+    ops.CreateRetryRun: create_retry_run,
+    ops.UpdateHandlerRunStatus: update_handler_run_status,
+    ops.UpdateConsumerPhase: update_consumer_phase,
+    ops.CommitConsumer: commit_consumer,
+    ops.CommitProducer: commit_producer,
+    ops.CommitJob: commit_job,
+    ops.CreateMutation: create_mutation,
+    ops.UpdateMutationStatus: update_mutation_status,
+    ops.ApplyMutation: apply_mutation,
+    ops.FailMutation: fail_mutation,
+    ops.SkipMutation: skip_mutation,
+    ops.ApproveMutation: approve_mutation,
+    ops.RejectMutation: reject_mutation,
+    ops.PublishEvents: publish_events,
+    ops.SkipEvent: skip_event,
+    ops.OpenItem: open_the_item,
+    ops.CloseItem: close_item,
+    ops.SkipItem: skip_item,
+    ops.ReprocessItem: reprocess_item,
+    ops.CreateMaintenanceTask: create_maintenance_task,
+    ops.ExitMaintenanceMode: exit_maintenance_mode,
+    ops.RecoverCrashedRuns: recover_crashed_runs,
+    ops.RecoverUnfinishedSessions: recover_unfinished_sessions,
+    ops.RecoverMaintenanceMode: recover_maintenance_mode,
+}

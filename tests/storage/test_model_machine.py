@@ -1,0 +1,1072 @@
+"""The library and the small model, driven side by side by random steps, legal and illegal.
+
+After every step they agree, every promise of `invariants.sql` holds, what was accepted is in the journal, and what
+was refused changed nothing. `KEEP_MACHINE_EXAMPLES` and `KEEP_MACHINE_STEPS` make the run longer.
+"""
+
+import itertools
+import os
+import random
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from typing import Any, TypeVar
+
+import apsw
+import msgspec
+import pytest
+from hypothesis import HealthCheck, note, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
+
+from keep_storage import ExecutionModelManager, Rejected, Store, invariants
+from keep_storage import operations as ops
+from keep_storage.manager import OPERATIONS
+from keep_storage.model import (
+    Event,
+    FailureClass,
+    Grant,
+    GrantPolicy,
+    HandlerKind,
+    Item,
+    ItemState,
+    MaintenanceTask,
+    Mutation,
+    MutationStatus,
+    Phase,
+    Resolver,
+    Run,
+    RunStatus,
+    ScriptVersion,
+    Session,
+    Workflow,
+)
+from keep_storage.operations import HandlerSpec, Publish, Refused, Reserve, RunError, Together
+from tests.storage import small_model as small
+from tests.storage.world import WORKFLOW, World
+
+EXAMPLES = int(os.environ.get("KEEP_MACHINE_EXAMPLES", "80"))
+STEPS = int(os.environ.get("KEEP_MACHINE_STEPS", "60"))
+
+T = TypeVar("T")
+Operation = ops.Operation[Any]
+State = small.State
+
+LOOKS: dict[str, tuple[str, str, str]] = {
+    "workflows": (
+        "id",
+        "status error_run_id maintenance pending_retry_run_id active_version_id",
+        "workflows",
+    ),
+    "versions": ("id", "workflow_id major minor", "script_versions"),
+    "topics": ("workflow_id name", "declared consumer", "topics"),
+    "handlers": ("workflow_id name", "kind declared schedule next_run_at state wake_at", "handlers"),
+    "grants": ("workflow_id major permission", "policy", "grants"),
+    "sessions": ("id", "workflow_id result handler_run_count cost_micros", "sessions"),
+    "runs": (
+        "id",
+        "workflow_id session_id handler kind phase status mutation_outcome retry_of reserved_count prepare_result "
+        "mutation_result cost_micros",
+        "runs",
+    ),
+    "events": (
+        "workflow_id name message_id",
+        "id status reserved_by_run_id title payload",
+        "events JOIN (SELECT id AS topic, workflow_id, name FROM topics) ON topic = topic_id",
+    ),
+    "mutations": (
+        "id",
+        "workflow_id run_id identity_key item_id item_attempt reconcilable status version resolved_by result",
+        "mutations",
+    ),
+    "approvals": ("id", "mutation_id status expires_at", "approvals"),
+    "items": ("workflow_id item_id attempt", "state run_id is_open", "items"),
+    "tasks": ("run_id", "workflow_id status", "maintenance_tasks"),
+}
+"""Where each table of the small model is in the database: its key, its columns, and what to select them from."""
+
+ANSWERS: dict[type, tuple[str, int]] = {
+    Workflow: ("workflows", 1),
+    ScriptVersion: ("script_versions", 1),
+    Grant: ("grants", 3),
+    Session: ("sessions", 1),
+    Run: ("runs", 1),
+    Event: ("events", 1),
+    Mutation: ("mutations", 1),
+    Item: ("items", 3),
+    MaintenanceTask: ("maintenance_tasks", 1),
+}
+"""The table of each answer, and how many of its first columns are its key."""
+
+RECOVERY = (ops.RecoverCrashedRuns, ops.RecoverUnfinishedSessions, ops.RecoverMaintenanceMode)
+
+RESERVATIONS = """SELECT r.run_id, t.workflow_id, t.name, e.message_id FROM reservations r
+    JOIN events e ON e.id = r.event_id JOIN topics t ON t.id = e.topic_id"""
+ROOTS = """SELECT t.workflow_id, t.name, e.message_id, tr.workflow_id, tr.name, r.message_id FROM event_roots c
+    JOIN events e ON e.id = c.event_id JOIN topics t ON t.id = e.topic_id
+    JOIN events r ON r.id = c.root_event_id JOIN topics tr ON tr.id = r.topic_id"""
+
+
+class Duel:
+    """A store and the small model, given the same operations."""
+
+    def __init__(self) -> None:
+        self.now = 1_700_000_000_000
+        opened: list[apsw.Connection] = []
+        remember = opened.append
+        apsw.connection_hooks.append(remember)
+        try:
+            self.store = Store.in_memory(lambda: self.now)
+        finally:
+            apsw.connection_hooks.remove(remember)
+        [self.connection] = opened
+        self.manager = ExecutionModelManager(self.store)
+        self.state = small.empty()
+        self.tables = [
+            name for (name,) in self.connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")
+        ]
+        self.content = self.dump()
+        self.seen: Counter[str] = Counter()
+        self.names = itertools.count(1)
+
+    def step(self, operation: Operation) -> None:
+        """Give both the operation, and compare."""
+        self.now += 1
+        expected = small.after(self.state, operation, self.now)
+        before = self.content
+        try:
+            answer = self.manager.execute(operation)
+        except Rejected as rejected:
+            self.is_refused(operation, rejected, expected)
+            return
+        assert expected is not None, f"the library allows what the model refuses: {operation}"
+        self.content = self.dump()
+        self.agree(expected)
+        self.is_in_the_journal(operation, before)
+        self.is_what_was_stored(answer)
+        self.seen.update(noteworthy(operation, self.state, expected))
+        self.state = expected
+
+    def is_refused(self, operation: Operation, rejected: Rejected, expected: State | None) -> None:
+        """By both; and nothing changed."""
+        assert expected is None, f"the library refuses what the model allows: {rejected}"
+        assert self.dump() == self.content, "what was refused has changed something"
+        self.seen.update((f"refused {type(operation).__name__}", f"refused because {rejected.reason}"))
+
+    def agree(self, expected: State) -> None:
+        found = self.look()
+        for table, rows in expected.items():
+            assert found[table] == rows, f"the library and the model disagree about {table}"
+        broken = invariants.check(self.store.queries(), deep=True)
+        assert not broken, "\n".join(map(str, broken))
+
+    def look(self) -> State:
+        state: State = {
+            "reservations": {(row[0], row[1:]): {} for row in self.connection.execute(RESERVATIONS)},
+            "roots": {(row[:3], row[3:]): {} for row in self.connection.execute(ROOTS)},
+        }
+        for table, (key, columns, source) in LOOKS.items():
+            keys, names = key.split(), columns.split()
+            found = self.connection.execute(f"SELECT {', '.join(keys + names)} FROM {source}")
+            state[table] = {
+                row[: len(keys)] if len(keys) > 1 else row[0]: dict(zip(names, row[len(keys) :], strict=True))
+                for row in found
+            }
+        return state
+
+    def dump(self) -> dict[str, list[tuple[Any, ...]]]:
+        """Every row of every table."""
+        return {table: self.connection.execute(f"SELECT * FROM {table}").fetchall() for table in self.tables}
+
+    def is_in_the_journal(self, operation: Operation, before: dict[str, list[tuple[Any, ...]]]) -> None:
+        """Whatever happened left a trace; and what was written before stays as it was."""
+        old, new = before["journal"], self.content["journal"]
+        assert new[: len(old)] == old, "the journal is only appended to"
+        if self.content != before or not all(isinstance(each, RECOVERY) for each in parts(operation)):
+            assert len(new) > len(old), "something happened and the journal does not say so"
+        words = str(new[len(old) :])
+        for table in ("runs", "mutations"):
+            for row in set(self.content[table]) - set(before[table]):
+                assert row[0] in words, f"{row[0]} changed, and the journal does not name it"
+
+    def is_what_was_stored(self, answer: Any) -> None:
+        """The answer of an operation is the row as it is now in the database."""
+        if isinstance(answer, tuple):
+            return
+        table, width = ANSWERS.get(type(answer), ("", 0))
+        if table:
+            stored = {row[:width]: row for row in self.content[table]}
+            said = tuple(msgspec.structs.asdict(answer).values())
+            assert stored[said[:width]] == said, "the answer is not what was stored"
+
+    def batch(self, operations: Sequence[Operation]) -> None:
+        """Commit several at once: each is accepted or refused by itself."""
+        self.now += 1
+        outcomes = self.store.commit(operations)
+        for operation, outcome in zip(operations, outcomes, strict=True):
+            expected = small.after(self.state, operation, self.now)
+            if isinstance(outcome, Refused):
+                assert isinstance(outcome.error, Rejected), f"{operation} raised {outcome.error!r}"
+                assert expected is None, f"the library refuses what the model allows: {outcome.error}"
+            else:
+                assert expected is not None, f"the library allows what the model refuses: {operation}"
+                self.state = expected
+        self.content = self.dump()
+        self.agree(self.state)
+
+
+def parts(operation: Operation) -> tuple[Operation, ...]:
+    return operation.operations if isinstance(operation, Together) else (operation,)
+
+
+def noteworthy(operation: Operation, before: State, after: State) -> Iterator[str]:
+    """What happened, in words that can be counted."""
+    yield f"accepted {type(operation).__name__}"
+    for table, column in CHANGES:
+        for key, row in after[table].items():
+            old, new = before[table].get(key, {}).get(column), row[column]
+            if new != old:
+                yield f"{table}: {old} -> {new}"
+    if isinstance(operation, ops.CommitConsumer):
+        run = before["runs"][operation.run_id]
+        yield f"committed after {run['mutation_outcome'] or 'no mutation'}"
+        if run["retry_of"]:
+            yield "committed a retry"
+            if before["runs"][run["retry_of"]]["retry_of"]:
+                yield "committed a retry of a retry"
+    if isinstance(operation, ops.CreateMutation) and before["mutations"] == after["mutations"]:
+        yield "replayed an applied mutation"
+
+
+CHANGES = (
+    ("workflows", "status"),
+    ("workflows", "maintenance"),
+    ("sessions", "result"),
+    ("runs", "phase"),
+    ("runs", "status"),
+    ("events", "status"),
+    ("mutations", "status"),
+    ("approvals", "status"),
+    ("items", "state"),
+    ("tasks", "status"),
+)
+
+
+# What may be asked next: what makes sense in the state at hand, what nearly does, and anything at all.
+
+WORKFLOWS = ("wf_mail", "wf_other")
+MESSAGES = ("m1", "m2", "m3")
+ITEMS = ("i1", "i2")
+UNKNOWN = "unknown"
+
+POLL = HandlerSpec("poll", HandlerKind.PRODUCER, schedule='{"interval":"5m"}', first_run_at=1)
+DIGEST = HandlerSpec("digest", HandlerKind.JOB, schedule='{"cron":"0 8 * * *"}', first_run_at=1)
+FILE = HandlerSpec("file", HandlerKind.CONSUMER, subscribe=("mail",))
+ANNOUNCE = HandlerSpec("announce", HandlerKind.CONSUMER, subscribe=("rows",))
+
+SCRIPTS: tuple[tuple[tuple[str, ...], tuple[HandlerSpec, ...]], ...] = (
+    (("mail", "rows"), (FILE, ANNOUNCE, POLL, DIGEST)),
+    (("mail", "rows"), (HandlerSpec("file", HandlerKind.CONSUMER, subscribe=("mail", "rows")), POLL, DIGEST)),
+    (("mail",), (FILE, HandlerSpec("poll", HandlerKind.JOB, schedule='{"interval":"1h"}', first_run_at=2))),
+)
+BAD_SCRIPTS: tuple[tuple[tuple[str, ...], tuple[HandlerSpec, ...]], ...] = (
+    (("rows",), (FILE,)),
+    (("mail",), (FILE, HandlerSpec("twice", HandlerKind.CONSUMER, subscribe=("mail",)))),
+    (("mail",), (FILE, FILE)),
+    (("mail",), (HandlerSpec("poll", HandlerKind.PRODUCER, subscribe=("mail",)),)),
+)
+BAD_PUBLISHES = (
+    ("nowhere", "m1", "Mail"),
+    ("mail", "", "Mail"),
+    ("mail", "m" * 513, "Mail"),
+    ("mail", "m1", ""),
+    ("mail", "m1", "  "),
+    ("mail", "m1", "M" * 501),
+)
+
+
+class Author:
+    """Thinks of the next operation. All its choices come from `choose`, all its knowledge from the small model."""
+
+    def __init__(self, choose: random.Random, state: State, names: Iterator[int], now: int) -> None:
+        self.choose = choose
+        self.s = state
+        self.names = names
+        self.now = now
+
+    def likely(self, percent: int) -> bool:
+        return self.choose.randrange(100) < percent
+
+    def one(self, options: Sequence[T]) -> T:
+        return options[self.choose.randrange(len(options))]
+
+    def some(self, options: Sequence[T], most: int) -> list[T]:
+        """A few of them, or none."""
+        wanted = self.choose.randrange(min(most, len(options)) + 1)
+        left = list(options)
+        return [left.pop(self.choose.randrange(len(left))) for _ in range(wanted)]
+
+    def fresh(self, prefix: str) -> str:
+        """A new id. Nothing may depend on how ids sort: a clock that is set back makes them go back."""
+        return f"{prefix}_{next(self.names) * 7919 % 1_000_003:06d}"
+
+    def known(self, table: str) -> Any:
+        """Something that exists, mostly something recent; now and then something that does not."""
+        keys = list(self.s[table])
+        if not keys or self.likely(10):
+            return UNKNOWN
+        return self.one(keys[-2:]) if self.likely(60) else self.one(keys)
+
+    def id_for(self, table: str, prefix: str) -> str:
+        return self.fresh(prefix) if self.likely(90) else str(self.known(table))
+
+    def workflow(self) -> str:
+        return str(self.one(list(self.s["workflows"])))
+
+    def cost(self) -> int:
+        return self.one((0, 0, 7))
+
+    def publishes(self, workflow_id: str, most: int = 3) -> tuple[Publish, ...]:
+        topics = [key[1] for key, row in self.s["topics"].items() if key[0] == workflow_id and row["declared"]]
+        if not topics or self.likely(3):
+            topic, message, title = self.one(BAD_PUBLISHES)
+            return (Publish(self.fresh("evt"), topic, message, title),)
+        if self.s["events"] and self.likely(2):
+            taken = self.one(list(self.s["events"].values()))["id"]
+            return (Publish(taken, self.one(topics), self.fresh("m"), "Mail"),)
+        return tuple(
+            Publish(
+                self.fresh("evt"), self.one(topics), message, self.one(("Mail", "Mail, again")), self.one(("1", "2"))
+            )
+            for message in self.some((*MESSAGES, self.fresh("m")), most)
+        )
+
+    # What makes sense now.
+
+    def active_runs(self) -> list[str]:
+        return small.where(self.s, "runs", status="active")
+
+    def open_questions(self) -> list[str]:
+        """Mutations that are not settled and whose run has stopped."""
+        mutations = self.s["mutations"]
+        return [
+            key
+            for key, row in mutations.items()
+            if row["status"] not in small.SETTLED and self.s["runs"][row["run_id"]]["status"] != "active"
+        ]
+
+    def events_arrive(self) -> Operation:
+        workflow_id = self.workflow()
+        return ops.PublishEvents(workflow_id, self.publishes(workflow_id))
+
+    def something_starts(self) -> Operation | None:
+        """What a scheduler would do."""
+        idle = [
+            key
+            for key, row in self.s["workflows"].items()
+            if row["status"] == "active"
+            and not row["error_run_id"]
+            and not row["maintenance"]
+            and not small.active_run(self.s, key)
+        ]
+        if not idle:
+            return None
+        workflow_id = self.one(idle)
+        session = small.open_session(self.s, workflow_id)
+        if session is None:
+            return ops.CreateSession(self.fresh("ses"), workflow_id, "test")
+        if self.likely(5):
+            return ops.FinishSession(session)
+        if retry := self.s["workflows"][workflow_id]["pending_retry_run_id"]:
+            return ops.CreateRetryRun(self.fresh("run"), retry, session)
+        handlers = [key[1] for key, row in self.s["handlers"].items() if key[0] == workflow_id and row["declared"]]
+        handler = "digest" if "digest" in handlers and self.likely(20) else self.one(handlers)
+        starts = self.s["handlers"][workflow_id, handler]["kind"] == "consumer" and self.likely(80)
+        return ops.CreateRun(self.fresh("run"), session, handler, Phase.PREPARING if starts else Phase.PENDING)
+
+    def the_run_goes_on(self) -> Operation | None:
+        if not self.active_runs():
+            return None
+        run_id = self.one(self.active_runs())
+        run = self.s["runs"][run_id]
+        if run["kind"] == "producer":
+            publishes = self.publishes(run["workflow_id"])
+            return ops.CommitProducer(run_id, self.now + 9, publishes, self.one((None, "1", "2")), "[]", self.cost())
+        if mutation_id := small.unsettled(self.s, run_id):
+            return self.the_call_goes_on(run_id, mutation_id)
+        if run["kind"] == "job":
+            return self.the_job_goes_on(run_id)
+        return self.the_consumer_goes_on(run_id, run)
+
+    def the_consumer_goes_on(self, run_id: str, run: small.Row) -> Operation:
+        match run["phase"]:
+            case "pending":
+                return ops.UpdateConsumerPhase(run_id, Phase.PREPARING)
+            case "preparing":
+                return self.prepared(run_id, run)
+            case "prepared":
+                mutates = run["reserved_count"] and self.likely(90)
+                return ops.UpdateConsumerPhase(run_id, Phase.MUTATING if mutates else Phase.EMITTING)
+            case "mutating":
+                return self.call(run_id) if self.likely(90) else ops.UpdateConsumerPhase(run_id, Phase.MUTATED)
+            case "mutated" if run["mutation_outcome"] != "failure":
+                return ops.UpdateConsumerPhase(run_id, Phase.EMITTING)
+            case "emitting":
+                publishes = self.publishes(run["workflow_id"])
+                return ops.CommitConsumer(run_id, publishes, self.one((None, "1", "2")), "[]", self.cost())
+            case _:
+                return self.stopping(run_id)
+
+    def prepared(self, run_id: str, run: small.Row) -> Operation:
+        mine = [
+            key
+            for key, row in self.s["events"].items()
+            if key[0] == run["workflow_id"]
+            and row["status"] == "pending"
+            and self.s["topics"][key[:2]]["consumer"] == run["handler"]
+        ]
+        chosen = self.some(mine, 3)
+        topics = dict.fromkeys(topic for _, topic, _ in chosen)
+        reservations = tuple(Reserve(each, tuple(key[2] for key in chosen if key[1] == each)) for each in topics)
+        wake_at = self.one((None, None, self.now + 5))
+        return ops.UpdateConsumerPhase(run_id, Phase.PREPARED, reservations, '{"data":1}', "File it", wake_at)
+
+    def call(self, run_id: str, item: ops.ItemScope | None = None) -> Operation:
+        ask = self.likely(30)
+        question = ops.AskFirst(self.fresh("apr"), self.one((None, None, self.now + 12))) if ask else None
+        send = not ask and self.likely(80)
+        return ops.CreateMutation(
+            self.fresh("mut"), run_id, "mail", "send", "{}", run_id, self.likely(60), send, item, question
+        )
+
+    def the_call_goes_on(self, run_id: str, mutation_id: str) -> Operation:
+        if small.open_approval(self.s, mutation_id):
+            return ops.UpdateHandlerRunStatus(run_id, RunStatus.PAUSED_APPROVAL)
+        match self.s["mutations"][mutation_id]["status"]:
+            case "pending":
+                return ops.UpdateMutationStatus(mutation_id, MutationStatus.IN_FLIGHT)
+            case "in_flight" if self.likely(70):
+                applied = self.likely(70)
+                return ops.ApplyMutation(mutation_id, '"done"') if applied else ops.FailMutation(mutation_id, "no")
+            case "in_flight":
+                return self.doubting(mutation_id)
+            case _:
+                return ops.UpdateHandlerRunStatus(run_id, RunStatus.PAUSED_RECONCILIATION)
+
+    def doubting(self, mutation_id: str) -> Operation:
+        reconcilable = self.s["mutations"][mutation_id]["reconcilable"] and self.likely(60)
+        status = MutationStatus.NEEDS_RECONCILE if reconcilable else MutationStatus.INDETERMINATE
+        return ops.UpdateMutationStatus(mutation_id, status, "timed out", self.now + 3 if reconcilable else None)
+
+    def the_job_goes_on(self, run_id: str) -> Operation:
+        item = small.open_item(self.s, run_id)
+        if item is None:
+            if self.likely(70):
+                return ops.OpenItem(run_id, self.one(ITEMS), "An item")
+            return ops.CommitJob(run_id, self.now + 9, self.one((None, "1", "2")), "[]", self.cost())
+        if self.s["items"][item]["state"] not in ("done", "skipped") and self.likely(60):
+            return self.call(run_id, self.scope(item))
+        return ops.CloseItem(run_id, item[1], self.one((ItemState.DONE, ItemState.FAILED, ItemState.NEEDS_ATTENTION)))
+
+    def scope(self, item: Any) -> ops.ItemScope:
+        return ops.ItemScope(item[1], f"{'/'.join(map(str, item))}/{self.one(('send', 'send', 'label'))}")
+
+    def the_run_stops(self) -> Operation | None:
+        return self.stopping(self.one(self.active_runs())) if self.active_runs() else None
+
+    def stopping(self, run_id: str) -> Operation:
+        error = self.one((None, RunError(FailureClass.TRANSIENT, "no answer")))
+        return ops.UpdateHandlerRunStatus(run_id, self.one(list(RunStatus)), error, "[]", self.cost())
+
+    def an_answer_comes(self) -> Operation | None:
+        """Something or someone finds out about a mutation whose run has stopped."""
+        if not self.open_questions():
+            return None
+        mutation_id = self.one(self.open_questions())
+        mutation = self.s["mutations"][mutation_id]
+        if approval := small.open_approval(self.s, mutation_id):
+            if self.likely(60):
+                return ops.ApproveMutation(approval, "ann")
+            return ops.RejectMutation(approval, "ann", skip=self.likely(40), expired=self.likely(40))
+        if mutation["status"] == "in_flight" and self.likely(40):
+            return self.doubting(mutation_id)
+        if self.likely(15):
+            return ops.SkipMutation(mutation_id, "ann")
+        if self.likely(35):
+            label = MutationStatus(self.one(small.LABELS[mutation["status"]]))
+            return ops.UpdateMutationStatus(mutation_id, label, "no answer")
+        version = mutation["version"] if self.likely(50) else None
+        if mutation["status"] == "in_flight" and self.likely(20):
+            return ops.UpdateHandlerRunStatus(mutation["run_id"], RunStatus.PAUSED_RECONCILIATION)
+        settle, said = self.one(((ops.ApplyMutation, "applied"), (ops.FailMutation, "failed")))
+        who = Resolver(self.one(small.MAY_SAY[said, mutation["status"]]))
+        return settle(mutation_id, "0", who, "ann", expected_version=version)
+
+    def something_is_in_the_way(self) -> Operation | None:
+        """What keeps a workflow from running is cleared away."""
+        missing = [each for each in WORKFLOWS if each not in self.s["workflows"]]
+        if missing and self.likely(20):
+            return ops.CreateWorkflow(missing[0], "Mail to rows")
+        workflow_id = self.workflow()
+        row = self.s["workflows"][workflow_id]
+        scripts = small.where(self.s, "versions", workflow_id=workflow_id)
+        if not scripts:
+            return ops.AddScriptVersion(self.fresh("ver"), workflow_id, 1, 0, "source")
+        if row["status"] == "draft":
+            return ops.ActivateScript(self.one(scripts), *self.one(SCRIPTS))
+        to_do: list[Operation] = []
+        if row["status"] in ("ready", "paused"):
+            to_do.append(ops.ResumeWorkflow(workflow_id, "ann"))
+        if row["error_run_id"] and (not small.unsettled(self.s, row["error_run_id"]) or self.likely(20)):
+            to_do.append(ops.ClearWorkflowError(workflow_id, "ann"))
+        if row["maintenance"]:
+            ordered = small.where(self.s, "tasks", workflow_id=workflow_id, status="open")
+            to_do.append((ops.ExitMaintenanceMode if ordered else ops.CreateMaintenanceTask)(workflow_id))
+        return self.one(to_do) if to_do else None
+
+    def people_change_their_mind(self) -> Operation:
+        workflow_id = self.workflow()
+        pending = [key for key, row in self.s["events"].items() if row["status"] == "pending"]
+        resting = [key for key, row in self.s["items"].items() if not row["is_open"]]
+        scripts = small.where(self.s, "versions", workflow_id=workflow_id)
+        if resting and self.likely(40):
+            change = self.one((ops.SkipItem, ops.ReprocessItem, ops.ReprocessItem))
+            workflow, item, _ = self.one(resting)
+            return change(workflow, item, "ann")
+        if pending and self.likely(20):
+            workflow, topic, message = self.one(pending)
+            return ops.SkipEvent(workflow, topic, message, "ann")
+        if scripts and self.likely(50):
+            return ops.ActivateScript(self.one(scripts), *self.one(SCRIPTS))
+        if self.likely(30):
+            return ops.AddScriptVersion(self.fresh("ver"), workflow_id, 1, len(scripts), "source")
+        if self.likely(5):
+            return ops.ArchiveWorkflow(workflow_id, "ann")
+        if self.likely(50):
+            return ops.PauseWorkflow(workflow_id, "ann")
+        return ops.GrantPermission(workflow_id, 1, "mail.send", self.one(list(GrantPolicy)))
+
+    def something_sensible(self) -> Operation:
+        turn = self.choose.randrange(100)
+        thought = None
+        if turn < 50:
+            thought = self.the_run_goes_on()
+        elif turn < 65:
+            thought = self.an_answer_comes()
+        elif turn < 75:
+            thought = self.events_arrive()
+        elif turn < 82:
+            thought = self.the_run_stops()
+        elif turn < 86:
+            thought = self.people_change_their_mind()
+        return thought or self.something_is_in_the_way() or self.something_starts() or self.events_arrive()
+
+    # What is one step beside what makes sense.
+
+    def something_nearly_right(self) -> Operation:
+        words = (self.anyones_word, self.anyones_word, self.any_phase, self.any_phase, self.any_call)
+        return self.one((*words, self.a_start_too_early, self.any_stop, self.any_end))()
+
+    def a_run(self) -> str:
+        """An active one, if there is one."""
+        active = self.active_runs()
+        return self.one(active) if active and self.likely(85) else str(self.known("runs"))
+
+    def a_mutation(self) -> str:
+        """One that is not settled, if there is one."""
+        unsettled = [key for key in self.s["mutations"] if not small.is_settled(self.s, key)]
+        return self.one(unsettled) if unsettled and self.likely(85) else str(self.known("mutations"))
+
+    def a_start_too_early(self) -> Operation:
+        """Whatever is in the way."""
+        waiting = [key for key, row in self.s["workflows"].items() if row["pending_retry_run_id"]]
+        workflow_id = self.one(waiting) if waiting and self.likely(70) else self.workflow()
+        session = small.open_session(self.s, workflow_id)
+        if session is None:
+            return ops.CreateSession(self.fresh("ses"), workflow_id)
+        if self.likely(30):
+            forward = [key for key, row in self.s["runs"].items() if row["mutation_outcome"] in small.FOR_GOOD]
+            run_id = self.one(forward) if forward and self.likely(60) else str(self.known("runs"))
+            return ops.CreateRetryRun(self.fresh("run"), run_id, session)
+        return ops.CreateRun(self.fresh("run"), session, self.one(("file", "poll", "digest", UNKNOWN)))
+
+    def any_phase(self) -> Operation:
+        run_id = self.a_run()
+        run = self.s["runs"].get(run_id)
+        phase = self.one(list(Phase))
+        if run and run["phase"] in small.PHASES and self.likely(60):
+            phase = Phase(self.one((*small.PHASES[run["phase"]], "emitting")))
+        if (phase is Phase.PREPARED) == self.likely(90):
+            return ops.UpdateConsumerPhase(run_id, phase, self.any_reservations(run), '{"data":2}')
+        return ops.UpdateConsumerPhase(run_id, phase)
+
+    def any_reservations(self, run: small.Row | None) -> tuple[Reserve, ...]:
+        """Of events that may be held, finished or not there; in topics that may not be subscribed to; or twice."""
+        mine = [key for key in self.s["events"] if run and key[0] == run["workflow_id"]]
+        named = [Reserve(topic, (message,)) for _, topic, message in self.some(mine, 2)]
+        if named and self.likely(20):
+            named.append(named[0])
+        odd = [Reserve("nowhere", ("m1",)), Reserve("mail", (UNKNOWN,)), Reserve("mail", ("m1", "m1"))]
+        return tuple(named + (self.some(odd, 1) if self.likely(30) else []))
+
+    def any_call(self) -> Operation:
+        run_id = self.a_run()
+        item = small.open_item(self.s, run_id)
+        identity = self.one(("", run_id, "identity", str(self.known("runs"))))
+        scope = self.one((None, ops.ItemScope(self.one(ITEMS), identity)))
+        if item and self.likely(70):
+            scope = self.scope(item)
+        ask = ops.AskFirst(self.id_for("approvals", "apr")) if self.likely(30) else None
+        mutation_id = self.id_for("mutations", "mut")
+        send = self.likely(50)
+        return ops.CreateMutation(mutation_id, run_id, "mail", "send", "{}", "key", self.likely(50), send, scope, ask)
+
+    def anyones_word(self) -> Operation:
+        mutation_id = self.a_mutation()
+        version = self.one((None, None, None, 1, 2))
+        who = self.one(list(Resolver))
+        return self.one(
+            (
+                ops.ApplyMutation(mutation_id, "1", who, expected_version=version),
+                ops.FailMutation(mutation_id, "no", who, expected_version=version),
+                ops.SkipMutation(mutation_id, expected_version=version),
+                ops.UpdateMutationStatus(mutation_id, self.one(list(MutationStatus)), expected_version=version),
+                ops.ApproveMutation(str(self.known("approvals")), "ann"),
+                ops.RejectMutation(str(self.known("approvals")), "ann", "", self.likely(50), self.likely(50)),
+            )
+        )
+
+    def any_stop(self) -> Operation:
+        run_id = self.a_run()
+        return ops.UpdateHandlerRunStatus(run_id, self.one(list(RunStatus)), cost_micros=self.cost())
+
+    def any_end(self) -> Operation:
+        run_id = self.a_run()
+        publishes = self.publishes(self.one(WORKFLOWS))
+        return self.one(
+            (
+                ops.CommitConsumer(run_id, publishes),
+                ops.CommitProducer(run_id, None, publishes),
+                ops.CommitJob(run_id, None),
+                ops.OpenItem(run_id, self.one((*ITEMS, "")), self.one(("Item", " "))),
+                ops.CloseItem(run_id, self.one(ITEMS), self.one(list(ItemState))),
+                ops.FinishSession(str(self.known("sessions"))),
+                ops.SkipEvent(*self.any_event()),
+            )
+        )
+
+    # What may make no sense at all.
+
+    def anything(self) -> Operation:
+        return ANYTHING[self.one(list(ANYTHING))](self)
+
+    def any_item(self) -> tuple[str, str]:
+        return self.one((*WORKFLOWS, UNKNOWN)), self.one((*ITEMS, UNKNOWN))
+
+    def any_event(self) -> tuple[str, str, str]:
+        if self.s["events"] and self.likely(60):
+            workflow_id, topic, message_id = self.one(list(self.s["events"]))
+            return workflow_id, topic, message_id
+        return self.one((*WORKFLOWS, UNKNOWN)), self.one(("mail", "rows", "nowhere")), self.one((*MESSAGES, UNKNOWN))
+
+    def several(self) -> list[Operation]:
+        """Operations that follow from each other; at times one among them that does not."""
+        state, operations = self.s, []
+        for _ in range(2 + self.choose.randrange(3)):
+            author = Author(self.choose, state, self.names, self.now + 1)
+            operation = self.one((author.something_sensible,) * 7 + (author.something_nearly_right, author.anything))()
+            operations.append(operation)
+            state = small.after(state, operation, self.now + 1) or state
+        return operations
+
+
+ANYTHING: dict[type[Operation], Callable[[Author], Operation]] = {
+    ops.CreateWorkflow: lambda a: ops.CreateWorkflow(a.one(WORKFLOWS), "Mail"),
+    ops.AddScriptVersion: lambda a: ops.AddScriptVersion(
+        a.id_for("versions", "ver"), a.known("workflows"), 1, a.choose.randrange(9), "source"
+    ),
+    ops.ActivateScript: lambda a: ops.ActivateScript(a.known("versions"), *a.one(SCRIPTS + BAD_SCRIPTS)),
+    ops.GrantPermission: lambda a: ops.GrantPermission(a.known("workflows"), 1, "mail.read", GrantPolicy.ALLOW),
+    ops.PauseWorkflow: lambda a: ops.PauseWorkflow(a.known("workflows")),
+    ops.ResumeWorkflow: lambda a: ops.ResumeWorkflow(a.known("workflows")),
+    ops.ArchiveWorkflow: lambda a: ops.ArchiveWorkflow(a.known("workflows") if a.likely(20) else UNKNOWN),
+    ops.ClearWorkflowError: lambda a: ops.ClearWorkflowError(a.known("workflows"), "ann"),
+    ops.CreateSession: lambda a: ops.CreateSession(a.id_for("sessions", "ses"), a.known("workflows")),
+    ops.FinishSession: lambda a: ops.FinishSession(a.known("sessions")),
+    ops.CreateRun: lambda a: ops.CreateRun(
+        a.id_for("runs", "run"), a.known("sessions"), a.one(("file", "poll", UNKNOWN)), a.one(list(Phase))
+    ),
+    ops.CreateRetryRun: lambda a: ops.CreateRetryRun(a.id_for("runs", "run"), a.known("runs"), a.known("sessions")),
+    ops.UpdateHandlerRunStatus: lambda a: ops.UpdateHandlerRunStatus(
+        a.known("runs"), a.one(list(RunStatus)), cost_micros=a.cost()
+    ),
+    ops.UpdateConsumerPhase: Author.any_phase,
+    ops.CommitConsumer: lambda a: ops.CommitConsumer(a.known("runs"), a.publishes(a.one(WORKFLOWS))),
+    ops.CommitProducer: lambda a: ops.CommitProducer(a.known("runs"), None, a.publishes(a.one(WORKFLOWS))),
+    ops.CommitJob: lambda a: ops.CommitJob(a.known("runs"), None),
+    ops.CreateMutation: Author.any_call,
+    ops.UpdateMutationStatus: lambda a: ops.UpdateMutationStatus(a.known("mutations"), a.one(list(MutationStatus))),
+    ops.ApplyMutation: lambda a: ops.ApplyMutation(a.known("mutations"), "1", a.one(list(Resolver))),
+    ops.FailMutation: lambda a: ops.FailMutation(a.known("mutations"), "no", a.one(list(Resolver))),
+    ops.SkipMutation: lambda a: ops.SkipMutation(a.known("mutations")),
+    ops.ApproveMutation: lambda a: ops.ApproveMutation(a.known("approvals"), "ann"),
+    ops.RejectMutation: lambda a: ops.RejectMutation(a.known("approvals"), "ann", "", a.likely(50), a.likely(50)),
+    ops.PublishEvents: lambda a: ops.PublishEvents(a.known("workflows"), a.publishes(a.one(WORKFLOWS))),
+    ops.SkipEvent: lambda a: ops.SkipEvent(*a.any_event()),
+    ops.OpenItem: lambda a: ops.OpenItem(a.known("runs"), a.one((*ITEMS, "")), a.one(("Item", " "))),
+    ops.CloseItem: lambda a: ops.CloseItem(a.known("runs"), a.one(ITEMS), a.one(list(ItemState))),
+    ops.SkipItem: lambda a: ops.SkipItem(*a.any_item()),
+    ops.ReprocessItem: lambda a: ops.ReprocessItem(*a.any_item()),
+    ops.CreateMaintenanceTask: lambda a: ops.CreateMaintenanceTask(a.known("workflows")),
+    ops.ExitMaintenanceMode: lambda a: ops.ExitMaintenanceMode(a.known("workflows")),
+    ops.RecoverCrashedRuns: lambda a: ops.RecoverCrashedRuns(a.known("workflows")),
+    ops.RecoverUnfinishedSessions: lambda a: ops.RecoverUnfinishedSessions(a.known("workflows")),
+    ops.RecoverMaintenanceMode: lambda a: ops.RecoverMaintenanceMode(a.known("workflows")),
+}
+
+DEPLOYED = (
+    ops.CreateWorkflow(WORKFLOWS[0], "Mail to rows"),
+    ops.AddScriptVersion("ver_first", WORKFLOWS[0], 1, 0, "source"),
+    ops.ActivateScript("ver_first", *SCRIPTS[0]),
+    ops.ResumeWorkflow(WORKFLOWS[0]),
+)
+
+
+CHOICES = st.randoms(use_true_random=False)
+
+
+class Machine(RuleBasedStateMachine):
+    """One workflow is deployed; everything else happens by chance."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.duel = Duel()
+
+    def teardown(self) -> None:
+        self.duel.store.close()
+
+    def author(self, choose: random.Random) -> Author:
+        return Author(choose, self.duel.state, self.duel.names, self.duel.now)
+
+    def ask(self, operation: Operation | None) -> None:
+        if operation is not None:
+            note(repr(operation))
+            self.duel.step(operation)
+
+    def a_run_is_active(self) -> bool:
+        return bool(small.where(self.duel.state, "runs", status="active"))
+
+    def a_question_is_open(self) -> bool:
+        return any(row["status"] not in small.SETTLED for row in self.duel.state["mutations"].values())
+
+    @initialize()
+    def deploy(self) -> None:
+        for operation in DEPLOYED:
+            self.ask(operation)
+
+    @rule(choose=CHOICES, steps=st.integers(1, 8))
+    def life_goes_on(self, choose: random.Random, steps: int) -> None:
+        for _ in range(steps):
+            self.ask(self.author(choose).something_sensible())
+
+    @precondition(a_run_is_active)
+    @rule(choose=CHOICES, steps=st.integers(1, 6))
+    def the_run_goes_on(self, choose: random.Random, steps: int) -> None:
+        for _ in range(steps):
+            self.ask(self.author(choose).the_run_goes_on())
+
+    @precondition(a_question_is_open)
+    @rule(choose=CHOICES)
+    def an_answer_comes(self, choose: random.Random) -> None:
+        self.ask(self.author(choose).an_answer_comes())
+
+    @precondition(lambda self: self.a_run_is_active() or self.a_question_is_open())
+    @rule(choose=CHOICES)
+    def the_process_dies(self, choose: random.Random) -> None:
+        if self.author(choose).likely(40):
+            for recover in RECOVERY:
+                self.ask(recover())
+
+    @rule(choose=CHOICES, steps=st.integers(1, 4))
+    def something_is_nearly_right(self, choose: random.Random, steps: int) -> None:
+        for _ in range(steps):
+            self.ask(self.author(choose).something_nearly_right())
+
+    @rule(choose=CHOICES)
+    def anything_is_asked(self, choose: random.Random) -> None:
+        self.ask(self.author(choose).anything())
+
+    @rule(choose=CHOICES)
+    def all_or_nothing(self, choose: random.Random) -> None:
+        self.ask(Together(tuple(self.author(choose).several())))
+
+    @rule(choose=CHOICES)
+    def a_group_is_committed(self, choose: random.Random) -> None:
+        operations = self.author(choose).several()
+        note(repr(operations))
+        self.duel.batch(operations)
+
+
+TestMachine = Machine.TestCase
+TestMachine.settings = settings(
+    max_examples=EXAMPLES,
+    stateful_step_count=STEPS,
+    deadline=None,
+    print_blob=True,
+    report_multiple_bugs=False,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much],
+)
+
+
+def walk(duel: Duel, choose: random.Random, steps: int) -> None:
+    """The same steps without Hypothesis: fast, and the same every time."""
+    for operation in DEPLOYED:
+        duel.step(operation)
+    for _ in range(steps):
+        author = Author(choose, duel.state, duel.names, duel.now)
+        turn = choose.randrange(100)
+        if turn < 60:
+            duel.step(author.something_sensible())
+        elif turn < 82:
+            duel.step(author.something_nearly_right())
+        elif turn < 90:
+            duel.step(author.anything())
+        elif turn < 92:
+            for recover in RECOVERY:
+                duel.step(recover())
+        elif turn < 96:
+            duel.step(Together(tuple(author.several())))
+        else:
+            duel.batch(author.several())
+
+
+MUST_BE_REACHED = (
+    "committed after no mutation",
+    "committed after success",
+    "committed after skipped",
+    "committed a retry",
+    "committed a retry of a retry",
+    "replayed an applied mutation",
+    "accepted Together",
+    "refused Together",
+    "events: reserved -> pending",
+    "events: reserved -> consumed",
+    "events: reserved -> skipped",
+    "mutations: pending -> failed",
+    "mutations: pending -> in_flight",
+    "mutations: in_flight -> applied",
+    "mutations: in_flight -> failed",
+    "mutations: in_flight -> needs_reconcile",
+    "mutations: in_flight -> indeterminate",
+    "mutations: needs_reconcile -> applied",
+    "mutations: needs_reconcile -> failed",
+    "mutations: needs_reconcile -> indeterminate",
+    "mutations: indeterminate -> needs_reconcile",
+    "mutations: indeterminate -> applied",
+    "mutations: indeterminate -> failed",
+    "mutations: failed -> in_flight",
+    "approvals: open -> approved",
+    "approvals: open -> rejected",
+    "approvals: open -> expired",
+    "runs: active -> committed",
+    "runs: active -> crashed",
+    "runs: active -> paused:transient",
+    "runs: active -> paused:approval",
+    "runs: active -> paused:reconciliation",
+    "runs: active -> failed:logic",
+    "runs: active -> failed:internal",
+    "runs: paused:approval -> paused:reconciliation",
+    "items: processing -> done",
+    "items: failed -> done",
+    "items: failed -> skipped",
+    "workflows: active -> archived",
+    "tasks: open -> done",
+)
+
+
+def test_a_long_walk_reaches_every_operation_and_every_deep_state() -> None:
+    seen: Counter[str] = Counter()
+    for seed in range(60):
+        duel = Duel()
+        with duel.store:
+            walk(duel, random.Random(seed), steps=150)
+        seen += duel.seen
+
+    never = [what for what in MUST_BE_REACHED if not seen[what]]
+    never += [name.__name__ for name in OPERATIONS if not seen[f"accepted {name.__name__}"]]
+    never += [
+        f"{name.__name__}, refused"
+        for name in OPERATIONS
+        if name not in RECOVERY and not seen[f"refused {name.__name__}"]
+    ]
+    assert not never
+
+
+def test_the_small_model_and_the_machine_know_every_operation() -> None:
+    assert set(small.RULES) == set(ANYTHING) == set(OPERATIONS)
+
+
+# What the machine has found, each as small as it gets.
+
+
+def test_only_a_consumer_subscribes_to_a_topic(world: World) -> None:
+    """Else the topic has a reader that can never reserve from it."""
+    version = world.workflow().active_version_id
+    assert version
+    with pytest.raises(Rejected):
+        world.model.activate_script(version, ("mail",), (HandlerSpec("poll", HandlerKind.PRODUCER, ("mail",)),))
+
+
+@pytest.mark.parametrize("resolver", [Resolver.USER_ASSERT_FAILED, Resolver.USER_SKIP])
+@pytest.mark.parametrize("reconcilable", [True, False])
+def test_nobody_applies_a_mutation_by_saying_that_it_failed(
+    world: World, reconcilable: bool, resolver: Resolver
+) -> None:
+    """`indeterminate` is applied only with `user_assert_applied`."""
+    world.publish("m1")
+    mutation = world.uncertain("m1", reconcilable=reconcilable)
+    with pytest.raises(Rejected):
+        world.model.apply_mutation(mutation.id, "1", resolver)
+
+
+@pytest.mark.parametrize("resolver", [Resolver.USER_ASSERT_APPLIED, Resolver.USER_SKIP])
+@pytest.mark.parametrize("reconcilable", [True, False])
+def test_nobody_fails_a_mutation_by_saying_that_it_was_applied_or_skipped(
+    world: World, reconcilable: bool, resolver: Resolver
+) -> None:
+    """It would release events whose effect exists; and a skip has an operation of its own."""
+    world.publish("m1")
+    mutation = world.uncertain("m1", reconcilable=reconcilable)
+    with pytest.raises(Rejected):
+        world.model.fail_mutation(mutation.id, "", resolver)
+
+
+@pytest.mark.parametrize("resolver", [Resolver.APPROVAL_REJECTED, Resolver.APPROVAL_EXPIRED])
+def test_a_call_that_was_never_asked_about_is_not_rejected_by_approval(world: World, resolver: Resolver) -> None:
+    world.publish("m1")
+    mutation = world.recorded("m1")
+    with pytest.raises(Rejected):
+        world.model.fail_mutation(mutation.id, "", resolver)
+
+
+def call_in_item(world: World, run: Run, identity: str, *, send: bool = True, item: str = "i1") -> Mutation:
+    scope = ops.ItemScope(item, identity)
+    return world.model.create_mutation(
+        world.name("mut"), run.id, "mail", "send", "{}", identity, reconcilable=False, send=send, item=scope
+    )
+
+
+def test_a_job_makes_one_call_at_a_time(world: World) -> None:
+    """At most one mutation of a workflow is active; a run stops before anything follows an open question."""
+    run = world.start("digest")
+    world.model.open_item(run.id, "i1", "An item")
+    call_in_item(world, run, "first")
+    with pytest.raises(Rejected):
+        call_in_item(world, run, "second")
+
+
+def test_recovery_is_never_refused(world: World) -> None:
+    run = world.start("digest")
+    world.model.open_item(run.id, "i1", "An item")
+    call_in_item(world, run, "first", send=False)
+    with suppress(Rejected):
+        call_in_item(world, run, "second", send=False)
+
+    [recovered] = world.model.recover_crashed_runs()
+
+    assert recovered.status is RunStatus.CRASHED
+
+
+def test_a_workflow_waits_until_every_doubt_is_settled(world: World) -> None:
+    run = world.start("digest")
+    world.model.open_item(run.id, "i1", "An item")
+    first = call_in_item(world, run, "first")
+    with suppress(Rejected):
+        call_in_item(world, run, "second")
+    world.model.recover_crashed_runs()
+
+    world.model.apply_mutation(first.id, "1", Resolver.USER_ASSERT_APPLIED)
+
+    world.check()
+
+
+def test_a_line_of_the_ledger_belongs_to_one_attempt_at_one_item(world: World) -> None:
+    """An identity that another item has used answers with the other item's result."""
+    run = world.start("digest")
+    for item in ("i1", "i2"):
+        world.model.open_item(run.id, item, "An item")
+        if item == "i1":
+            world.model.apply_mutation(call_in_item(world, run, "same", item=item).id, '"of i1"')
+        else:
+            with pytest.raises(Rejected):
+                call_in_item(world, run, "same", item=item)
+        world.model.close_item(run.id, item, ItemState.DONE)
+
+
+def test_a_session_costs_what_its_runs_cost(world: World) -> None:
+    """Also when the approved call of a stopped run costs something."""
+    world.publish("m1")
+    mutation = world.recorded("m1", ask=True)
+    run = world.model.update_handler_run_status(mutation.run_id, RunStatus.PAUSED_APPROVAL, cost_micros=5)
+    [approval] = [row[0] for row in world.store.queries().all("open_approval", {"mutation_id": mutation.id})]
+    world.model.approve_mutation(approval, "ann")
+
+    world.model.update_handler_run_status(mutation.run_id, RunStatus.PAUSED_RECONCILIATION, cost_micros=7)
+
+    assert world.run(run.id).cost_micros == 12
+    assert world.session_row(run.session_id).cost_micros == 12
+
+
+def test_an_event_id_that_is_taken_is_rejected(world: World) -> None:
+    world.publish("m1")
+    [event] = world.events()
+    with pytest.raises(Rejected):
+        world.model.publish_events(WORKFLOW, (Publish(event.id, "mail", "m2", "Another mail"),))
+
+
+def test_a_repair_is_ordered_for_the_last_failure_also_when_ids_went_back(world: World) -> None:
+    """A clock that is set back between two starts makes later ids sort first."""
+    for run_id in ("run_2", "run_1"):
+        world.model.create_run(run_id, world.session(), "poll")
+        world.model.update_handler_run_status(run_id, RunStatus.FAILED_LOGIC)
+        task = world.model.create_maintenance_task(WORKFLOW)
+        assert task.run_id == run_id
+        world.model.exit_maintenance_mode(WORKFLOW)
+
+
+@pytest.mark.parametrize("left", ["pending", "in_flight", "in_flight of a stopped run"])
+def test_recovery_says_in_the_journal_what_became_of_each_mutation(world: World, left: str) -> None:
+    world.publish("m1")
+    mutation = world.recorded("m1", send=left != "pending")
+    if left == "in_flight of a stopped run":
+        world.model.update_handler_run_status(mutation.run_id, RunStatus.PAUSED_RECONCILIATION)
+    before = len(world.journal())
+
+    world.model.recover_crashed_runs()
+
+    assert world.mutation(mutation.id).status is not mutation.status
+    assert any(mutation.id in entry.changed for entry in world.journal()[before:])
+
+
+def test_a_run_can_be_stopped_whatever_its_script_threw(world: World) -> None:
+    """`throw new Error("\\ud800")`: a JavaScript string can hold half a character."""
+    run = world.start()
+    stopped = world.model.update_handler_run_status(
+        run.id, RunStatus.FAILED_LOGIC, RunError(FailureClass.LOGIC, "half \ud800 a character")
+    )
+    assert stopped.status is RunStatus.FAILED_LOGIC
+
+
+@pytest.mark.parametrize("where", ["title", "reserved id", "item id", "item title"])
+def test_half_a_character_in_the_text_of_a_script_is_rejected(world: World, where: str) -> None:
+    """As it is in an event: `Rejected`, and not an error of the driver."""
+    half = "\ud800"
+    run = world.start("digest" if where.startswith("item") else "file")
+    operations: dict[str, Operation] = {
+        "title": ops.UpdateConsumerPhase(run.id, Phase.PREPARED, prepare_result="{}", title=half),
+        "reserved id": ops.UpdateConsumerPhase(run.id, Phase.PREPARED, (Reserve("mail", (half,)),), "{}"),
+        "item id": ops.OpenItem(run.id, half, "An item"),
+        "item title": ops.OpenItem(run.id, "i1", half),
+    }
+    with pytest.raises(Rejected):
+        world.model.execute(operations[where])
