@@ -15,7 +15,7 @@ from keep_storage.manager import OPERATIONS
 ROOT = Path(__file__).parents[1]
 BIN = Path(sys.executable).parent
 
-CHECKS = {
+CHECKS: dict[str, list[str | Path]] = {
     "format": [BIN / "ruff", "format", "--check", "."],
     "lint": [BIN / "ruff", "check", "."],
     "types": [BIN / "mypy"],

@@ -204,20 +204,16 @@ class _File:
         return bytes(image)
 
     def _surviving(self, rng: random.Random, mode: Survival) -> list[_Write | _Truncate]:
-        match mode:
-            case Survival.DROPPED:
-                return []
-            case Survival.KEPT:
-                return self.pending
-            case Survival.SHUFFLED:
-                pieces = self.pending
-            case Survival.TORN:
-                pieces = []
-                for op in self.pending:
-                    if isinstance(op, _Write) and rng.random() < 0.5:
-                        pieces.extend(op.sectors())
-                    else:
-                        pieces.append(op)
+        if mode is Survival.DROPPED:
+            return []
+        if mode is Survival.KEPT:
+            return self.pending
+        pieces: list[_Write | _Truncate] = []
+        for op in self.pending:
+            if mode is Survival.TORN and isinstance(op, _Write) and rng.random() < 0.5:
+                pieces.extend(op.sectors())
+            else:
+                pieces.append(op)
         # The odds are drawn too: with a fixed half, "all but one" would never be seen among many writes.
         odds = rng.random()
         return [piece for piece in rng.sample(pieces, len(pieces)) if rng.random() < odds]
