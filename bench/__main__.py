@@ -1,0 +1,57 @@
+"""`python -m bench NAME [--quick] [--json]`. Without a name: the list of benchmarks."""
+
+import argparse
+import importlib
+import sys
+from collections.abc import Sequence
+from typing import Final, NamedTuple, Protocol
+
+from bench.report import Report
+
+
+class Benchmark(NamedTuple):
+    """What it is about, and the module whose `run(report, quick=...)` does it."""
+
+    summary: str
+    module: str
+
+
+BENCHMARKS: Final = {
+    "storage": Benchmark("cycles per second beside raw APSW and aiosqlite; memory; large topics", "bench.storage"),
+}
+
+
+class Runs(Protocol):
+    """What a module of a benchmark offers."""
+
+    def run(self, report: Report, *, quick: bool) -> None: ...
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m bench", description="Measure this project, with peers beside it.")
+    parser.add_argument("name", nargs="?", help="which benchmark; leave it out for the list")
+    parser.add_argument("--quick", action="store_true", help="smaller, in less than 40 seconds, and noisier")
+    parser.add_argument("--json", action="store_true", help="one JSON object per line")
+    chosen = parser.parse_args(arguments)
+    if chosen.name is None:
+        print(listing())
+        return 0
+    benchmark = BENCHMARKS.get(chosen.name)
+    if benchmark is None:
+        print(f"There is no benchmark {chosen.name!r}.\n{listing()}", file=sys.stderr)
+        return 2
+    # Imported when asked for: each benchmark has its own peers installed, or not.
+    module: Runs = importlib.import_module(benchmark.module)
+    report = Report(chosen.name, as_json=chosen.json)
+    module.run(report, quick=chosen.quick)
+    report.end()
+    return 0
+
+
+def listing() -> str:
+    lines = [f"  {name:10} {benchmark.summary}" for name, benchmark in BENCHMARKS.items()]
+    return "\n".join(["Benchmarks, each with --quick and --json:", *lines])
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,56 @@
+"""The machine a measurement runs on: its disk, its memory, and how to time something on it fairly."""
+
+import gc
+import os
+import platform
+import resource
+import statistics
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+_FSYNCS: Final = 100
+_FSYNC_BYTES: Final = 32 * 1024
+
+
+def describe() -> str:
+    implementation = f"{platform.python_implementation()} {platform.python_version()}"
+    return f"{implementation}, {platform.system()} {platform.machine()}, {os.cpu_count()} CPUs"
+
+
+def fsync_us(folder: Path) -> float:
+    """The median time of an fsync after a small write, in microseconds. Near 0: the folder is not on a disk."""
+    path = folder / "fsync"
+    taken: list[float] = []
+    with path.open("wb") as file:
+        for _ in range(_FSYNCS):
+            file.write(b"x" * _FSYNC_BYTES)
+            file.flush()
+            start = time.perf_counter()
+            os.fsync(file.fileno())
+            taken.append(time.perf_counter() - start)
+    path.unlink()
+    return statistics.median(taken) * 1e6
+
+
+def resident_bytes() -> int:
+    """The memory of this process that is in RAM now; its peak where the system does not say."""
+    statm = Path("/proc/self/statm")
+    if statm.exists():
+        return int(statm.read_text().split()[1]) * resource.getpagesize()
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * 1024
+
+
+@contextmanager
+def own_garbage_only() -> Iterator[None]:
+    """Inside, the garbage collector does not look at what was there before: who is timed pays for its own objects."""
+    gc.collect()
+    gc.freeze()
+    try:
+        yield
+    finally:
+        gc.unfreeze()

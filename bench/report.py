@@ -1,0 +1,115 @@
+"""What a benchmark says, for people or for programs: what it measures, its tables, and whether its goals were met.
+
+A missed goal is printed as missed and changes no exit code: this is a measurement, not a test.
+"""
+
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple, TextIO
+
+Value = str | int | float | None
+
+
+class Column(NamedTuple):
+    """A key of the JSON objects and the heading that people read."""
+
+    key: str
+    heading: str
+    decimals: int = 0
+
+
+class Goal(NamedTuple):
+    measure: str
+    words: str
+    got: str
+    met: bool
+
+
+class Report:
+    """Collects nothing but the goals: everything is printed as soon as it is known."""
+
+    def __init__(self, benchmark: str, *, as_json: bool, out: TextIO | None = None, err: TextIO | None = None) -> None:
+        self._benchmark = benchmark
+        self._as_json = as_json
+        self._out = out or sys.stdout
+        self._err = err or sys.stderr
+        self._goals: list[Goal] = []
+
+    def about(self, measures: Sequence[str], leaves_out: Sequence[str], facts: Mapping[str, Value]) -> None:
+        """What is measured, what is not, and on what."""
+        if self._as_json:
+            self._object("about", {"measures": list(measures), "leaves_out": list(leaves_out), **facts})
+            return
+        self._line(f"Benchmark {self._benchmark}")
+        for title, lines in (("Measures", measures), ("Leaves out", leaves_out)):
+            self._line(f"\n{title}:")
+            for line in lines:
+                self._line(f"  - {line}")
+        self._line("\n" + "; ".join(f"{key.replace('_', ' ')}: {_shown(value, 0)}" for key, value in facts.items()))
+
+    def progress(self, stage: str) -> None:
+        """One line per stage, on stderr: whoever waits sees why."""
+        print(f"{self._benchmark}: {stage}", file=self._err, flush=True)
+
+    def table(self, measure: str, title: str, columns: Sequence[Column]) -> "Table":
+        """Start a table. Its rows are printed one by one."""
+        if not self._as_json:
+            self._line(f"\n{title}")
+            self._line("  ".join(column.heading.rjust(_width(column)) for column in columns))
+        return Table(self, measure, columns)
+
+    def row(self, measure: str, columns: Sequence[Column], values: Mapping[str, Value]) -> None:
+        assert list(values) == [column.key for column in columns], "a row has the columns of its table, in order"
+        if self._as_json:
+            self._object(measure, values)
+            return
+        cells = (_shown(values[column.key], column.decimals).rjust(_width(column)) for column in columns)
+        self._line("  ".join(cells))
+
+    def note(self, words: str) -> None:
+        """A remark under a table, for people only."""
+        if not self._as_json:
+            self._line(words)
+
+    def goal(self, measure: str, words: str, value: float, met: bool, unit: str = "", **more: Value) -> None:
+        """What was wished for, and what came out."""
+        self._goals.append(Goal(measure, words, f"{_shown(value, 2)}{unit}", met))
+        if self._as_json:
+            self._object(measure, {"goal": words, "value": value, "met": met, **more})
+
+    def end(self) -> None:
+        """The goals, together."""
+        if self._as_json or not self._goals:
+            return
+        self._line("\nGoals")
+        for goal in self._goals:
+            self._line(f"  {'met   ' if goal.met else 'MISSED'}  {goal.words}: {goal.got}")
+
+    def _object(self, measure: str, values: Mapping[str, object]) -> None:
+        self._line(json.dumps({"benchmark": self._benchmark, "measure": measure, **values}, ensure_ascii=False))
+
+    def _line(self, text: str) -> None:
+        print(text, file=self._out, flush=True)
+
+
+class Table:
+    """Rows under one heading."""
+
+    def __init__(self, report: Report, measure: str, columns: Sequence[Column]) -> None:
+        self._report = report
+        self._measure = measure
+        self._columns = columns
+
+    def row(self, **values: Value) -> None:
+        self._report.row(self._measure, self._columns, values)
+
+
+def _width(column: Column) -> int:
+    return max(len(column.heading), 9)
+
+
+def _shown(value: Value, decimals: int) -> str:
+    if value is None:
+        return "-"
+    return value if isinstance(value, str) else f"{value:,.{decimals}f}"

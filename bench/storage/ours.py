@@ -1,0 +1,122 @@
+"""The cycle through this project: every caller a task, every operation an `await storage.apply(operation)`."""
+
+import time
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, NamedTuple, Self
+
+import anyio
+
+from bench.machine import own_garbage_only
+from bench.storage.cycle import OPERATIONS_PER_CYCLE, Caller, cycle, deploy, new_callers
+from keep_actors.storage_actor import StorageActor, StorageRef
+from keep_actors.storage_actor import Store as Commits
+from keep_storage import Ids, Millis, Operation, Store, wall_clock
+from keep_storage.operations import Outcome
+
+Batch = Sequence[Operation[Any]]
+
+
+class Measured(NamedTuple):
+    """What so many cycles took, whoever ran them."""
+
+    cycles: int
+    seconds: float
+    commits: int
+
+    @property
+    def per_s(self) -> float:
+        return self.cycles / self.seconds
+
+    @property
+    def ops_per_commit(self) -> float:
+        return self.cycles * OPERATIONS_PER_CYCLE / self.commits
+
+
+class History(NamedTuple):
+    """What a store was given, and when: enough to do the same again. The first batch deploys the workflows."""
+
+    batches: list[Batch]
+    times: list[Millis]
+
+
+class RecordingStore:
+    """A store that remembers what it was given, for the price of one append per batch."""
+
+    def __init__(self, path: Path) -> None:
+        self.history = History([], [])
+        self._store = Store.open(path, self._clock)
+        self.history.times.clear()  # opening looks at the clock, too
+
+    def _clock(self) -> Millis:
+        now = wall_clock()
+        self.history.times.append(now)
+        return now
+
+    def commit(self, batch: Batch) -> list[Outcome]:
+        self.history.batches.append(batch)
+        return self._store.commit(batch)
+
+    def close(self) -> None:
+        self._store.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class Crowd:
+    """So many callers at one storage actor. Their cycles go on where they were left."""
+
+    def __init__(self, store: Commits, callers: int) -> None:
+        self._actor = StorageActor(store)
+        self._ids = Ids(wall_clock)
+        self._callers = new_callers(callers, self._ids)
+        self._cycles_done = 0
+        for outcome in store.commit([each for caller in self._callers for each in deploy(caller, self._ids)]):
+            outcome.unwrap()
+
+    @property
+    def cycles(self) -> int:
+        """How many cycles all callers together have run."""
+        return self._cycles_done * len(self._callers)
+
+    @asynccontextmanager
+    async def at_work(self) -> AsyncIterator[None]:
+        """Inside, the storage actor runs."""
+        async with anyio.create_task_group() as group:
+            group.start_soon(self._actor.run)
+            yield
+            self._actor.stop()
+
+    async def run(self, cycles_each: int) -> Measured:
+        """Let every caller run so many cycles."""
+        commits = self._actor.commits
+        start = time.perf_counter()
+        async with anyio.create_task_group() as group:
+            for caller in self._callers:
+                group.start_soon(self._repeat, self._actor.ref, caller, cycles_each)
+        seconds = time.perf_counter() - start
+        self._cycles_done += cycles_each
+        return Measured(len(self._callers) * cycles_each, seconds, self._actor.commits - commits)
+
+    async def _repeat(self, storage: StorageRef, caller: Caller, cycles: int) -> None:
+        for number in range(self._cycles_done, self._cycles_done + cycles):
+            for operation in cycle(caller, number, self._ids):
+                await storage.apply(operation)
+
+
+def measure(path: Path, callers: int, cycles_each: int) -> tuple[Measured, History]:
+    """One timed run on a new file."""
+
+    async def timed(crowd: Crowd) -> Measured:
+        async with crowd.at_work():
+            return await crowd.run(cycles_each)
+
+    with RecordingStore(path) as store:
+        crowd = Crowd(store, callers)
+        with own_garbage_only():
+            return anyio.run(timed, crowd), store.history
