@@ -7,7 +7,7 @@ operation: atomic, journalled, durable when it returns. `Rejected` means that no
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Concatenate, Final, ParamSpec, Protocol, TypeVar
 
-from keep_storage import events, items, journal, mutations, recovery, runs, sessions, workflows
+from keep_storage import approvals, events, items, journal, mutations, recovery, runs, sessions, workflows
 from keep_storage import operations as ops
 from keep_storage.ids import Millis
 from keep_storage.journal import Change
@@ -42,8 +42,8 @@ OPERATIONS: Final[Mapping[type[Operation[Any]], Apply]] = {
     ops.ApplyMutation: mutations.apply_mutation,
     ops.FailMutation: mutations.fail_mutation,
     ops.SkipMutation: mutations.skip_mutation,
-    ops.ApproveMutation: mutations.approve_mutation,
-    ops.RejectMutation: mutations.reject_mutation,
+    ops.ApproveMutation: approvals.approve_mutation,
+    ops.RejectMutation: approvals.reject_mutation,
     ops.PublishEvents: events.publish_events,
     ops.SkipEvent: events.skip_event,
     ops.OpenItem: items.open_item,

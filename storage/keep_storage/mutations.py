@@ -29,11 +29,9 @@ from keep_storage.model import (
 )
 from keep_storage.operations import (
     ApplyMutation,
-    ApproveMutation,
     AskFirst,
     CreateMutation,
     FailMutation,
-    RejectMutation,
     SkipMutation,
     UpdateMutationStatus,
 )
@@ -283,9 +281,9 @@ def apply_mutation(tx: Transaction, op: ApplyMutation, now: Millis) -> Change[Mu
     mutation = _unsettled(tx, op.mutation_id, op.expected_version)
     if mutation.status is MutationStatus.PENDING:
         reject(Reason.MUTATION_NOT_SENT, f"Mutation {mutation.id!r} was never sent; it cannot have happened.")
-    run = _may_settle(tx, mutation, MutationOutcome.SUCCESS, op.resolved_by)
-    settled = _settled(mutation, MutationStatus.APPLIED, op.resolved_by, op.by, op.why, now, result=op.result)
-    return _settle(tx, run, mutation, settled, MutationOutcome.SUCCESS, now)
+    run = may_settle(tx, mutation, MutationOutcome.SUCCESS, op.resolved_by)
+    settled = settled_as(mutation, MutationStatus.APPLIED, op.resolved_by, op.by, op.why, now, result=op.result)
+    return settle(tx, run, mutation, settled, MutationOutcome.SUCCESS, now)
 
 
 def fail_mutation(tx: Transaction, op: FailMutation, now: Millis) -> Change[Mutation]:
@@ -293,17 +291,17 @@ def fail_mutation(tx: Transaction, op: FailMutation, now: Millis) -> Change[Muta
     _nobody_was_asked(tx, mutation)
     if op.resolved_by in ANSWERS:
         reject(Reason.APPROVAL_NOT_FOUND, f"Nobody was asked about mutation {mutation.id!r}; there is no answer to it.")
-    run = _may_settle(tx, mutation, MutationOutcome.FAILURE, op.resolved_by)
-    settled = _settled(mutation, MutationStatus.FAILED, op.resolved_by, op.by, op.why, now, error=op.error)
-    return _settle(tx, run, mutation, settled, MutationOutcome.FAILURE, now)
+    run = may_settle(tx, mutation, MutationOutcome.FAILURE, op.resolved_by)
+    settled = settled_as(mutation, MutationStatus.FAILED, op.resolved_by, op.by, op.why, now, error=op.error)
+    return settle(tx, run, mutation, settled, MutationOutcome.FAILURE, now)
 
 
 def skip_mutation(tx: Transaction, op: SkipMutation, now: Millis) -> Change[Mutation]:
     mutation = _unsettled(tx, op.mutation_id, op.expected_version)
     _nobody_was_asked(tx, mutation)
-    run = _may_settle(tx, mutation, MutationOutcome.SKIPPED, Resolver.USER_SKIP)
-    settled = _settled(mutation, MutationStatus.FAILED, Resolver.USER_SKIP, op.by, op.why, now)
-    return _settle(tx, run, mutation, settled, MutationOutcome.SKIPPED, now)
+    run = may_settle(tx, mutation, MutationOutcome.SKIPPED, Resolver.USER_SKIP)
+    settled = settled_as(mutation, MutationStatus.FAILED, Resolver.USER_SKIP, op.by, op.why, now)
+    return settle(tx, run, mutation, settled, MutationOutcome.SKIPPED, now)
 
 
 def _nobody_was_asked(q: Queries, mutation: Mutation) -> None:
@@ -311,7 +309,7 @@ def _nobody_was_asked(q: Queries, mutation: Mutation) -> None:
         reject(Reason.MUTATION_AWAITS_APPROVAL, f"Mutation {mutation.id!r} is a question to a person; answer that.")
 
 
-def _may_settle(q: Queries, mutation: Mutation, outcome: MutationOutcome, resolver: Resolver) -> Run:
+def may_settle(q: Queries, mutation: Mutation, outcome: MutationOutcome, resolver: Resolver) -> Run:
     """The run whose mutation this is, if `resolver` may say that this became of it."""
     run = runs.existing(q, mutation.run_id)
     if resolver in VERDICTS and run.status is RunStatus.ACTIVE:
@@ -333,7 +331,7 @@ def _refuse_resolver(mutation: Mutation, outcome: MutationOutcome, resolver: Res
     reject(Reason.MUTATION_TRANSITION_REFUSED, f"{where}; {resolver} cannot make it a {outcome}.")
 
 
-def _settled(
+def settled_as(
     mutation: Mutation,
     status: MutationStatus,
     resolver: Resolver,
@@ -359,7 +357,7 @@ def _settled(
     )
 
 
-def _settle(
+def settle(
     tx: Transaction, run: Run, before: Mutation, settled: Mutation, outcome: MutationOutcome, now: Millis
 ) -> Change[Mutation]:
     """Write the outcome, and let the run, its events and its workflow follow."""
@@ -406,59 +404,3 @@ def _skip_item(tx: Transaction, mutation: Mutation, now: Millis) -> None:
     assert item, "a mutation's item is never deleted"
     if item.attempt == mutation.item_attempt:
         rows.save_item(tx, replace(item, state=ItemState.SKIPPED, updated_at=now))
-
-
-# Approvals: a recorded call waits for a person.
-
-
-def approve_mutation(tx: Transaction, op: ApproveMutation, now: Millis) -> Change[Mutation]:
-    approval, mutation = _question(tx, op.approval_id)
-    if approval.expires_at is not None and approval.expires_at <= now:
-        reject(Reason.APPROVAL_EXPIRED, f"Approval {approval.id!r} expired; the call will not be made.")
-    _answer(tx, approval, ApprovalStatus.APPROVED, op.by, op.why, now)
-    sent = label(mutation, MutationStatus.IN_FLIGHT, "", None, now)
-    rows.save_mutation(tx, sent)
-    return changed(
-        sent,
-        mutation.workflow_id,
-        mutation.run_id,
-        op.why,
-        mutation=mutation.id,
-        mutation_status=[mutation.status, sent.status],
-        approval=ApprovalStatus.APPROVED,
-        by=op.by,
-    )
-
-
-def reject_mutation(tx: Transaction, op: RejectMutation, now: Millis) -> Change[Mutation]:
-    approval, mutation = _question(tx, op.approval_id)
-    status = ApprovalStatus.EXPIRED if op.expired else ApprovalStatus.REJECTED
-    outcome = MutationOutcome.SKIPPED if op.skip else MutationOutcome.FAILURE
-    resolver = Resolver.APPROVAL_EXPIRED if op.expired else Resolver.APPROVAL_REJECTED
-    if op.skip:
-        resolver = Resolver.USER_SKIP
-    run = _may_settle(tx, mutation, outcome, resolver)
-    _answer(tx, approval, status, op.by, op.why, now)
-    settled = _settled(mutation, MutationStatus.FAILED, resolver, op.by, op.why, now)
-    return _settle(tx, run, mutation, settled, outcome, now)
-
-
-def _question(q: Queries, approval_id: str) -> tuple[Approval, Mutation]:
-    """An open question and the call it is about, whose run has stopped to wait."""
-    approval = rows.approval(q, approval_id) or reject(
-        Reason.APPROVAL_NOT_FOUND, f"There is no approval {approval_id!r}."
-    )
-    if approval.status is not ApprovalStatus.OPEN:
-        reject(
-            Reason.APPROVAL_ALREADY_DECIDED,
-            f"Approval {approval_id!r} is already {approval.status}, by {approval.decided_by or 'nobody named'}.",
-        )
-    mutation = existing(q, approval.mutation_id)
-    run = runs.existing(q, mutation.run_id)
-    if run.status is RunStatus.ACTIVE:
-        reject(Reason.RUN_STILL_ACTIVE, f"Run {run.id!r} has not paused for approval {approval_id!r} yet.")
-    return approval, mutation
-
-
-def _answer(tx: Transaction, approval: Approval, status: ApprovalStatus, by: str, why: str, now: Millis) -> None:
-    rows.decide_approval(tx, replace(approval, status=status, decided_at=now, decided_by=by, reason=why))

@@ -4,8 +4,8 @@ The only module that knows the driver. One connection writes; readers have their
 """
 
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from typing import Final, Self
+from contextlib import ExitStack, contextmanager
+from typing import Any, Final, Self
 
 import apsw
 
@@ -54,6 +54,17 @@ def _translated(path: str) -> Iterator[None]:
         yield
     except apsw.Error as error:
         raise _explain(error, path) from error
+
+
+@contextmanager
+def _opening(path: str, **options: Any) -> Iterator[apsw.Connection]:
+    """A connection that stays open unless something goes wrong while it is being prepared."""
+    with _translated(path), ExitStack() as undo:
+        connection = apsw.Connection(path, statementcachesize=_STATEMENTS_CACHED, **options)
+        undo.callback(connection.close)
+        connection.set_busy_timeout(_BUSY_MS)
+        yield connection
+        undo.pop_all()
 
 
 def _explain(error: apsw.Error, path: str) -> Exception:
@@ -134,25 +145,18 @@ class SqliteDatabase:
 
         `exclusive` is for file systems without shared memory: it works without, and there are no readers.
         """
-        with _translated(path):
-            connection = apsw.Connection(path, vfs=vfs, statementcachesize=_STATEMENTS_CACHED)
-        try:
-            with _translated(path):
-                connection.set_busy_timeout(_BUSY_MS)
-                if exclusive:
-                    connection.pragma("locking_mode", "EXCLUSIVE")
-                version = schema_version(connection, path)
-                if connection.readonly("main"):
-                    raise StorageUnavailable(f"{path}: the file is read-only; make it writable.")
-                _configure(connection, path)
-                _migrate(connection, version, now)
-                database = cls(connection, path)
-                # The process before this one may have died over a failed commit. What is read now must stay true.
-                database._fence()
-        except BaseException:
-            connection.close()
-            raise
-        return database
+        with _opening(path, vfs=vfs) as connection:
+            if exclusive:
+                connection.pragma("locking_mode", "EXCLUSIVE")
+            version = schema_version(connection, path)
+            if connection.readonly("main"):
+                raise StorageUnavailable(f"{path}: the file is read-only; make it writable.")
+            _configure(connection, path)
+            _migrate(connection, version, now)
+            database = cls(connection, path)
+            # The process before this one may have died over a failed commit. What is read now must stay true.
+            database._fence()
+            return database
 
     def begin(self) -> Transaction:
         if self._unfenced:
@@ -217,16 +221,9 @@ class _SharedReader(_Connection):
 
 def open_reader(path: str) -> _Connection:
     """A read-only connection to a file, for its runtime and for anyone else who wants to look."""
-    with _translated(path):
-        connection = apsw.Connection(path, flags=apsw.SQLITE_OPEN_READONLY, statementcachesize=_STATEMENTS_CACHED)
-    try:
-        with _translated(path):
-            connection.set_busy_timeout(_BUSY_MS)
-            schema_version(connection, path)
-    except BaseException:
-        connection.close()
-        raise
-    return _Connection(connection, path)
+    with _opening(path, flags=apsw.SQLITE_OPEN_READONLY) as connection:
+        schema_version(connection, path)
+        return _Connection(connection, path)
 
 
 def look_at(path: str) -> tuple[int, list[str]]:
@@ -275,15 +272,11 @@ def _configure(connection: apsw.Connection, path: str) -> None:
 def _migrate(connection: apsw.Connection, version: int, now: Millis) -> None:
     """Apply what is missing, each migration in a transaction of its own."""
     for number, script in enumerate(statements.migrations()[version:], start=version + 1):
+        # If one fails, the connection is closed, and with it the transaction is gone.
         connection.execute("BEGIN IMMEDIATE")
-        try:
-            connection.execute(script)
-            if number == 1:
-                connection.execute(statements.queries()["insert_store"].sql, {"created_at": now})
-                connection.pragma("application_id", APPLICATION_ID)
-            connection.pragma("user_version", number)
-            connection.execute("COMMIT")
-        except BaseException:
-            if connection.in_transaction:
-                connection.execute("ROLLBACK")
-            raise
+        connection.execute(script)
+        if number == 1:
+            connection.execute(statements.queries()["insert_store"].sql, {"created_at": now})
+            connection.pragma("application_id", APPLICATION_ID)
+        connection.pragma("user_version", number)
+        connection.execute("COMMIT")
