@@ -13,10 +13,12 @@ import pytest
 
 from keep_storage import StorageOwned, Store, reads
 from keep_storage.sqlite import look_at
+from tests.crash.busy_child import CALLERS
 from tests.crash.child import drivers, line
 from tests.crash.driver import NO_LIMIT
 from tests.crash.life import recover
 from tests.crash.truth import Ending, check, ending
+from tests.storage.world import World
 
 ROOT = Path(__file__).parents[2]
 KILLS = 10
@@ -82,3 +84,26 @@ def test_what_a_killed_process_acknowledged_is_there(seed: int, tmp_path: Path) 
         said_by(process)
         assert process.wait() == 0, f"seed {seed}"
     assert endings(path, ledger) == endings(tmp_path / "undisturbed.db", tmp_path / "undisturbed.txt"), f"seed {seed}"
+
+
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+@pytest.mark.parametrize("lines", [1, 200, 1111])
+def test_what_the_storage_actor_answered_before_it_was_killed_is_there(
+    lines: int, backend: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "keep.db"
+    command = [sys.executable, "-m", "tests.crash.busy_child", str(path), backend]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
+        answered = said_by(process, lines)
+        process.kill()
+        answered += said_by(process)
+    with Store.open(path) as store:
+        world = World(store, deploy=False)
+        there = list(world.states())
+        assert set(answered) <= set(there)
+        # What each caller got is without gaps: at most its last one was not answered.
+        for caller in range(CALLERS):
+            numbers = [int(each.partition("-")[2]) for each in there if each.startswith(f"{caller}-")]
+            assert numbers == list(range(len(numbers)))
+        assert len(there) - len(answered) <= CALLERS
+        world.check()
