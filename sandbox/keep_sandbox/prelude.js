@@ -1,0 +1,618 @@
+// What every script finds before it runs, and all that stands between it and the bridge to the host.
+//
+// Evaluated once per context, before the script, behind as many newlines as a script may have lines: a line number
+// tells whose code it is. Everything it needs later is captured first, because the script may replace every
+// intrinsic it can reach. After setup there is no `for…of`, spread, destructuring, `async` or method call on a
+// value of the script here: each of them asks something that the script may have changed.
+(() => {
+  "use strict";
+
+  const bridge = globalThis.__bridge;
+  // A fuse is a Python callable whose only use is to be let go of; see engine.py. Held here and nowhere else.
+  let armFuse = globalThis.__arm_fuse;
+  let stopFuse = globalThis.__stop_fuse;
+  delete globalThis.__bridge;
+  delete globalThis.__arm_fuse;
+  delete globalThis.__stop_fuse;
+
+  // --- captured intrinsics ---------------------------------------------------------------------------------------
+
+  const { apply, construct, ownKeys, getPrototypeOf, defineProperty, preventExtensions } = Reflect;
+  const { freeze, keys: objectKeys, create, getOwnPropertyDescriptor } = Object;
+  const hasOwn = Object.prototype.hasOwnProperty;
+  const isArray = Array.isArray;
+  const isFinite = Number.isFinite;
+  const jsonParse = JSON.parse;
+  const jsonText = JSON.stringify;
+  const slice = String.prototype.slice;
+  const isWellFormed = String.prototype.isWellFormed;
+  const toWellFormed = String.prototype.toWellFormed;
+  const RealPromise = Promise;
+  const promiseThen = Promise.prototype.then;
+  const RealDate = Date;
+  const RealError = Error;
+  const RealTypeError = TypeError;
+  const RealMap = Map;
+  const RealSet = Set;
+  const RealString = String;
+  const ObjectPrototype = Object.prototype;
+  const weakGet = WeakMap.prototype.get;
+  const weakSet = WeakMap.prototype.set;
+  const weakHas = WeakMap.prototype.has;
+  const imul = Math.imul;
+
+  const faults = new WeakMap(); // errors of ours → what they mean, so that nothing is read from their text
+  const workflows = new WeakMap(); // what Keep.workflow returned
+
+  // A `then` that never consults `constructor` or `Symbol.species`, which belong to the script.
+  const own = (promise) => {
+    defineProperty(promise, "constructor", { __proto__: null, value: undefined });
+    return promise;
+  };
+  const then = (promise, onValue, onError) => {
+    apply(promiseThen, own(promise), [onValue, onError]);
+  };
+  const settled = (compute) => new RealPromise((resolve) => resolve(compute()));
+
+  // --- the state of this one invocation --------------------------------------------------------------------------
+
+  let limits = null;
+  let now = 0;
+  let random = 0;
+  let phase = "load";
+  let lastId = 0;
+  let logLines = 0;
+  let outstanding = 0;
+  let whenQuiet = null;
+  const pending = create(null);
+
+  // --- values that cross: read once, written as JSON text ---------------------------------------------------------
+
+  const fault = (kind, trail, why) => {
+    const path = pathOf(trail);
+    const error = new RealTypeError(path === "" ? why : `${path}: ${why}`);
+    apply(weakSet, faults, [error, freeze({ __proto__: null, kind, path, why })]);
+    return error;
+  };
+
+  const pathOf = (trail) => {
+    let path = "";
+    for (let i = 0; i < trail.depth; i++) {
+      const key = trail.keys[i];
+      if (typeof key === "number") path += `[${key}]`;
+      else if (isName(key)) path += path === "" ? key : `.${key}`;
+      else path += `[${jsonText(cut(apply(toWellFormed, key, []), 80))}]`;
+    }
+    return cut(path, 400);
+  };
+
+  const isName = (key) => {
+    if (key.length === 0 || key.length > 80) return false;
+    for (let i = 0; i < key.length; i++) {
+      const c = key[i];
+      const letter = (c >= "a" && c <= "z") || (c >= "A" && c <= "Z") || c === "_" || c === "$";
+      if (!letter && !(i > 0 && c >= "0" && c <= "9")) return false;
+    }
+    return true;
+  };
+
+  const cut = (text, length) => (text.length > length ? `${apply(slice, text, [0, length - 1])}…` : text);
+
+  const textOf = (value, room) => {
+    const trail = { __proto__: null, depth: 0, keys: [], seen: [], room };
+    return put(trail, value);
+  };
+
+  const take = (trail, length) => {
+    trail.room -= length;
+    if (trail.room < 0) throw fault("size", trail, `more than ${limits.value_bytes} bytes`);
+  };
+
+  const put = (trail, value) => {
+    switch (typeof value) {
+      case "string": {
+        take(trail, value.length + 2);
+        if (!apply(isWellFormed, value, [])) throw fault("invalid", trail, "a string with half a surrogate pair");
+        return jsonText(value);
+      }
+      case "number":
+        if (!isFinite(value)) throw fault("invalid", trail, `${value} is not JSON`);
+        take(trail, 1);
+        return `${value}`;
+      case "boolean":
+        take(trail, 4);
+        return value ? "true" : "false";
+      case "undefined":
+        take(trail, 4);
+        return "null";
+      case "object":
+        return value === null ? (take(trail, 4), "null") : putObject(trail, value);
+      case "bigint":
+        throw fault("invalid", trail, "a BigInt is not JSON; use Number() or String()");
+      default:
+        throw fault("invalid", trail, `a ${typeof value} is not JSON`);
+    }
+  };
+
+  const putObject = (trail, value) => {
+    const depth = trail.depth;
+    if (depth >= limits.value_depth) throw fault("invalid", trail, `nested more than ${limits.value_depth} deep`);
+    for (let i = 0; i < depth; i++) {
+      if (trail.seen[i] === value) throw fault("invalid", trail, "a cycle is not JSON");
+    }
+    const list = isArray(value);
+    if (!list) {
+      const prototype = getPrototypeOf(value);
+      if (prototype !== null && prototype !== ObjectPrototype) throw fault("invalid", trail, whatItIs(prototype));
+    }
+    trail.seen[depth] = value;
+    const text = list ? putList(trail, value, depth) : putRecord(trail, value, depth);
+    trail.depth = depth;
+    return text;
+  };
+
+  const whatItIs = (prototype) => {
+    if (prototype === RealDate.prototype) return "a Date is not JSON; use toISOString()";
+    if (prototype === RealMap.prototype) return "a Map is not JSON; use Object.fromEntries()";
+    if (prototype === RealSet.prototype) return "a Set is not JSON; use Array.from()";
+    if (prototype === RealPromise.prototype) return "a Promise is not JSON; await it";
+    return "not a plain object; copy what is needed into one";
+  };
+
+  const putList = (trail, value, depth) => {
+    const length = value.length;
+    if (typeof length !== "number" || !(length >= 0)) throw fault("invalid", trail, "an array without a length");
+    // Before the loop: an empty array may claim four thousand million elements.
+    take(trail, length + 2);
+    let text = "[";
+    for (let i = 0; i < length; i++) {
+      trail.keys[depth] = i;
+      trail.depth = depth + 1;
+      text += i === 0 ? put(trail, value[i]) : `,${put(trail, value[i])}`;
+    }
+    return `${text}]`;
+  };
+
+  const putRecord = (trail, value, depth) => {
+    const names = objectKeys(value);
+    take(trail, 2);
+    let text = "{";
+    for (let i = 0; i < names.length; i++) {
+      const name = names[i];
+      trail.keys[depth] = name;
+      trail.depth = depth + 1;
+      const member = value[name];
+      if (member === undefined) continue; // as JSON.stringify: reading it back gives undefined again
+      take(trail, name.length + 4);
+      if (!apply(isWellFormed, name, [])) throw fault("invalid", trail, "a key with half a surrogate pair");
+      text += text === "{" ? `${jsonText(name)}:${put(trail, member)}` : `,${jsonText(name)}:${put(trail, member)}`;
+    }
+    return `${text}}`;
+  };
+
+  // --- errors, described here, on the script's own budget ----------------------------------------------------------
+
+  const word = (value) => {
+    if (typeof value === "string") return apply(toWellFormed, cut(value, limits.error_chars), []);
+    if (value === null || (typeof value !== "object" && typeof value !== "function")) {
+      return typeof value === "symbol" ? "a symbol" : cut(RealString(value), limits.error_chars);
+    }
+    return "";
+  };
+
+  const read = (error, name) => {
+    try {
+      return error[name];
+    } catch {
+      return undefined;
+    }
+  };
+
+  const fail = (error) => {
+    const known = typeof error === "object" && error !== null ? apply(weakGet, faults, [error]) : undefined;
+    const said = { __proto__: null, kind: "error", phase, name: "Error", message: "", stack: "", path: "" };
+    if (error === null || (typeof error !== "object" && typeof error !== "function")) {
+      said.message = word(error);
+    } else {
+      const message = read(error, "message");
+      const name = read(error, "name");
+      const stack = read(error, "stack");
+      said.message = message === undefined ? "a thrown object without a message" : word(message);
+      if (typeof name === "string" && name !== "") said.name = cut(word(name), 80);
+      if (typeof stack === "string") said.stack = word(stack);
+    }
+    if (known !== undefined) {
+      said.kind = known.kind;
+      said.path = known.path;
+      said.message = known.why;
+    }
+    bridge("fail", jsonText(said));
+  };
+
+  const done = (value) => {
+    let text;
+    try {
+      text = textOf(value === undefined ? null : value, limits.value_bytes);
+    } catch (error) {
+      return fail(error);
+    }
+    bridge("done", text);
+  };
+
+  // --- requests to the host ----------------------------------------------------------------------------------------
+
+  const request = (kind, name, params) => {
+    const id = ++lastId;
+    const promise = new RealPromise((resolve, reject) => {
+      pending[id] = { __proto__: null, resolve, reject };
+    });
+    outstanding++;
+    // True: this was the last word of the script. The engine stops it here, and no `catch` or `finally` sees it.
+    if (bridge("request", id, kind, name, params)) for (;;);
+    return promise;
+  };
+
+  class ToolError extends RealError {}
+  defineProperty(ToolError.prototype, "name", { __proto__: null, value: "ToolError", configurable: true });
+
+  const settle = (id, ok, text) => {
+    const entry = pending[id];
+    delete pending[id];
+    outstanding--;
+    if (ok) entry.resolve(jsonParse(text));
+    else entry.reject(new ToolError(text));
+    if (outstanding === 0 && whenQuiet !== null) {
+      const go = whenQuiet;
+      whenQuiet = null;
+      go();
+    }
+  };
+
+  const argsText = (value) => textOf(value, limits.value_bytes);
+
+  const topicFunction = (kind, name, second, required) => (topic, given) => {
+    if (typeof topic !== "string") throw new RealTypeError(`ctx.${name}: the topic is a string`);
+    if (given === undefined && required) throw new RealTypeError(`ctx.${name}: ${second} is missing`);
+    return request(kind, name, argsText({ __proto__: null, topic, [second]: given }));
+  };
+
+  // --- item scopes: one at a time, in the order of the calls -------------------------------------------------------
+
+  let ctx = null;
+  let item;
+  let scope = null;
+  const waiting = [];
+  let firstWaiting = 0;
+
+  const withItem = (id, title, body) => {
+    if (typeof id !== "string" || id === "") throw new RealTypeError("ctx.withItem: the id is a non-empty string");
+    if (typeof title !== "string" || title === "") throw new RealTypeError("ctx.withItem: the title is a non-empty string");
+    if (typeof body !== "function") throw new RealTypeError("ctx.withItem: the third argument is a function");
+    const params = argsText({ __proto__: null, id, title });
+    return new RealPromise((resolve) => {
+      waiting[waiting.length] = { __proto__: null, id, title, body, params, resolve };
+      if (scope === null) openScope();
+    });
+  };
+
+  const openScope = () => {
+    scope = waiting[firstWaiting++];
+    then(request("item_open", "withItem", scope.params), runScope, fail);
+  };
+
+  const runScope = (opened) => {
+    const current = scope;
+    item = freeze({ __proto__: null, id: current.id, title: current.title, isDone: opened?.isDone === true });
+    // An error inside a scope ends the invocation here: the script cannot catch it and go on.
+    then(settled(() => apply(current.body, undefined, [ctx])), closeScope, fail);
+  };
+
+  const closeScope = (value) => {
+    // What the body asked for and did not await still belongs to this item.
+    if (outstanding > 0) {
+      whenQuiet = () => closeScope(value);
+      return;
+    }
+    const current = scope;
+    then(
+      request("item_close", "withItem", argsText({ __proto__: null, id: current.id })),
+      () => {
+        item = undefined;
+        scope = null;
+        current.resolve(value);
+        if (firstWaiting < waiting.length) openScope();
+      },
+      fail,
+    );
+  };
+
+  const stuck = () => {
+    if (scope === null || firstWaiting >= waiting.length) return;
+    fail(new RealTypeError(`ctx.withItem cannot be nested: "${scope.id}" waits for "${waiting[firstWaiting].id}"`));
+  };
+
+  // --- ctx, from the host's data -----------------------------------------------------------------------------------
+
+  const buildContext = (given) => {
+    const made = create(null);
+    const add = (target, name, value) => defineProperty(target, name, { __proto__: null, value, enumerable: true });
+    if (given.peek) add(made, "peek", freeze(topicFunction("peek", "peek", "options", false)));
+    if (given.get_by_ids) add(made, "getByIds", freeze(topicFunction("get_by_ids", "getByIds", "ids", true)));
+    if (given.publish) add(made, "publish", freeze(topicFunction("publish", "publish", "event", true)));
+    if (given.with_item) {
+      add(made, "withItem", freeze(withItem));
+      defineProperty(made, "item", { __proto__: null, get: freeze(() => item), enumerable: true });
+    }
+    const namespaces = objectKeys(given.connectors);
+    for (let i = 0; i < namespaces.length; i++) {
+      const namespace = namespaces[i];
+      const methods = given.connectors[namespace];
+      const names = objectKeys(methods);
+      const connector = create(null);
+      for (let j = 0; j < names.length; j++) {
+        const full = `${namespace}.${names[j]}`;
+        const kind = methods[names[j]];
+        add(
+          connector,
+          names[j],
+          freeze((params) => request(kind, full, argsText(params === undefined ? create(null) : params))),
+        );
+      }
+      add(made, namespace, freeze(connector));
+    }
+    return freeze(made);
+  };
+
+  // --- running one handler, or none --------------------------------------------------------------------------------
+
+  const missing = (what) => {
+    const error = new RealTypeError(what);
+    defineProperty(error, "name", { __proto__: null, value: "LoadError" });
+    return error;
+  };
+
+  const workflowOf = (namespace) => {
+    const workflow = namespace.default;
+    if (workflow === null || typeof workflow !== "object" || !apply(weakHas, workflows, [workflow])) {
+      throw missing("the script does not `export default Keep.workflow({...})`");
+    }
+    return workflow;
+  };
+
+  const member = (owner, name) =>
+    owner !== null && typeof owner === "object" && apply(hasOwn, owner, [name]) ? owner[name] : undefined;
+
+  const start = (address, args) => {
+    const path = jsonParse(address);
+    const given = jsonParse(args);
+    then(
+      import("<input>"),
+      (namespace) => {
+        let owner;
+        let handler;
+        try {
+          const group = member(workflowOf(namespace), path[0]);
+          owner = member(group, path[1]);
+          handler = path.length === 3 ? member(owner, path[2]) : owner;
+          if (path.length === 2 && typeof handler !== "function") handler = member(owner, "handler");
+          else if (path.length === 2) owner = group;
+          if (typeof handler !== "function") throw missing(`the script has no handler ${path[0]}.${path[1]}${path.length === 3 ? `.${path[2]}` : ""}`);
+        } catch (error) {
+          return fail(error);
+        }
+        phase = "run";
+        const all = [ctx];
+        for (let i = 0; i < given.length; i++) all[i + 1] = given[i];
+        then(settled(() => apply(handler, owner, all)), done, fail);
+      },
+      fail,
+    );
+  };
+
+  const list = (value) => {
+    if (value === undefined) return null;
+    const found = [];
+    if (typeof value === "string") found[0] = value;
+    else if (isArray(value)) for (let i = 0; i < value.length && i < 1000; i++) found[i] = typeof value[i] === "string" ? value[i] : "";
+    else if (value !== null && typeof value === "object") return objectKeys(value);
+    return found;
+  };
+
+  const plain = (value) => {
+    if (value === undefined) return null;
+    try {
+      return jsonParse(textOf(value, 4096));
+    } catch {
+      return "?";
+    }
+  };
+
+  const each = (group, describe) => {
+    const found = create(null);
+    if (group === null || typeof group !== "object") return found;
+    const names = objectKeys(group);
+    for (let i = 0; i < names.length && i < 1000; i++) found[names[i]] = describe(group[names[i]]);
+    return found;
+  };
+
+  const scheduled = (entry) => ({
+    __proto__: null,
+    handler: typeof entry === "function" || typeof member(entry, "handler") === "function",
+    publishes: typeof entry === "function" ? null : list(member(entry, "publishes")),
+    schedule: typeof entry === "function" ? null : plain(member(entry, "schedule")),
+  });
+
+  const consumer = (entry) => ({
+    __proto__: null,
+    subscribe: list(member(entry, "subscribe")),
+    publishes: list(member(entry, "publishes")),
+    prepare: typeof member(entry, "prepare") === "function",
+    mutate: typeof member(entry, "mutate") === "function",
+    next: typeof member(entry, "next") === "function",
+  });
+
+  // What the script declares, with its handlers left alone.
+  const declare = () => {
+    then(
+      import("<input>"),
+      (namespace) => {
+        try {
+          const workflow = workflowOf(namespace);
+          const name = member(workflow, "name");
+          done({
+            __proto__: null,
+            name: typeof name === "string" ? name : null,
+            topics: list(member(workflow, "topics")),
+            producers: each(member(workflow, "producers"), scheduled),
+            consumers: each(member(workflow, "consumers"), consumer),
+            jobs: each(member(workflow, "jobs"), scheduled),
+          });
+        } catch (error) {
+          fail(error);
+        }
+      },
+      fail,
+    );
+  };
+
+  // --- what the script sees ----------------------------------------------------------------------------------------
+
+  const setGlobal = (name, value) =>
+    defineProperty(globalThis, name, { __proto__: null, value, writable: true, configurable: true });
+
+  const shown = (value) => {
+    if (typeof value === "string") return value;
+    if (value === null || (typeof value !== "object" && typeof value !== "function")) return word(value);
+    if (typeof value === "function") return "[function]";
+    try {
+      return textOf(value, limits.log_line_chars * 4);
+    } catch {
+      const name = word(read(value, "name"));
+      const message = word(read(value, "message"));
+      return name || message ? `${name}: ${message}` : "[object]";
+    }
+  };
+
+  const log = (...values) => {
+    if (logLines >= limits.log_lines) return;
+    logLines++;
+    let line = "";
+    for (let i = 0; i < values.length && line.length < limits.log_line_chars; i++) {
+      line += i === 0 ? shown(values[i]) : ` ${shown(values[i])}`;
+    }
+    bridge("log", jsonText(apply(toWellFormed, cut(line, limits.log_line_chars), [])));
+  };
+  freeze(log);
+  setGlobal("console", freeze({ __proto__: null, log, info: log, warn: log, error: log, debug: log }));
+
+  const declared = (what) => freeze((spec) => {
+    if (spec === null || typeof spec !== "object") throw new RealTypeError(`Keep.${what} takes an object`);
+    if (what === "workflow") apply(weakSet, workflows, [spec, true]);
+    return spec;
+  });
+  defineProperty(globalThis, "Keep", {
+    __proto__: null,
+    value: freeze({ __proto__: null, workflow: declared("workflow"), consumer: declared("consumer") }),
+  });
+
+  // One instant for the whole invocation: a script that measures time measures nothing, and a rerun sees the same.
+  function KeepDate(...args) {
+    if (new.target === undefined) return new RealDate(now).toString();
+    return construct(RealDate, args.length === 0 ? [now] : args, new.target);
+  }
+  const dateNow = () => now;
+  defineProperty(KeepDate, "name", { __proto__: null, value: "Date" });
+  defineProperty(KeepDate, "length", { __proto__: null, value: 7 });
+  defineProperty(KeepDate, "prototype", { __proto__: null, value: RealDate.prototype, writable: false });
+  defineProperty(KeepDate, "now", { __proto__: null, value: dateNow, writable: true, configurable: true });
+  defineProperty(KeepDate, "parse", { __proto__: null, value: RealDate.parse, writable: true, configurable: true });
+  defineProperty(KeepDate, "UTC", { __proto__: null, value: RealDate.UTC, writable: true, configurable: true });
+  defineProperty(RealDate.prototype, "constructor", { __proto__: null, value: KeepDate, writable: true, configurable: true });
+  setGlobal("Date", KeepDate);
+
+  // mulberry32: small, and good enough for what is not a secret.
+  const seededRandom = () => {
+    random = (random + 0x6d2b79f5) | 0;
+    let t = imul(random ^ (random >>> 15), 1 | random);
+    t = (t + imul(t ^ (t >>> 7), 61 | t)) ^ t;
+    return ((t ^ (t >>> 14)) >>> 0) / 4294967296;
+  };
+  defineProperty(Math, "random", { __proto__: null, value: seededRandom, writable: true, configurable: true });
+
+  // --- what the script does not see --------------------------------------------------------------------------------
+
+  const noCode = function Function() {
+    throw new RealTypeError("code cannot be made from text here");
+  };
+  const functionPrototypes = [
+    Function.prototype,
+    getPrototypeOf(async () => {}),
+    getPrototypeOf(function* () {}),
+    getPrototypeOf(async function* () {}),
+  ];
+  for (let i = 0; i < functionPrototypes.length; i++) {
+    defineProperty(functionPrototypes[i], "constructor", { __proto__: null, value: noCode });
+  }
+  defineProperty(noCode, "prototype", { __proto__: null, value: functionPrototypes[0], writable: false });
+  freeze(noCode);
+  setGlobal("Function", noCode);
+
+  const absent = ["eval", "SharedArrayBuffer", "Atomics", "WeakRef", "FinalizationRegistry", "performance", "__date_clock"];
+  for (let i = 0; i < absent.length; i++) delete globalThis[absent[i]];
+
+  // A stack trace hook would be handed our own functions.
+  defineProperty(RealError, "prepareStackTrace", { __proto__: null, value: undefined, writable: false, configurable: false });
+  defineProperty(RealError, "stackTraceLimit", { __proto__: null, value: 16, writable: false, configurable: false });
+
+  // Not frozen: `this.name = …` in a subclass of Error must keep working. But nothing new may appear on a prototype
+  // that our own objects inherit from.
+  const seal = (value) => {
+    if (value !== null && (typeof value === "object" || typeof value === "function")) preventExtensions(value);
+  };
+  const names = ownKeys(globalThis);
+  for (let i = 0; i < names.length; i++) {
+    const found = getOwnPropertyDescriptor(globalThis, names[i]).value;
+    if (typeof found === "function") seal(found.prototype);
+    else if (found !== globalThis) seal(found);
+  }
+  for (let i = 0; i < functionPrototypes.length; i++) {
+    seal(functionPrototypes[i]);
+    seal(functionPrototypes[i].prototype);
+  }
+  const iterators = [[][Symbol.iterator](), new Map()[Symbol.iterator](), new Set()[Symbol.iterator](), ""[Symbol.iterator](), "".matchAll(/./g)];
+  for (let i = 0; i < iterators.length; i++) {
+    seal(getPrototypeOf(iterators[i]));
+    seal(getPrototypeOf(getPrototypeOf(iterators[i])));
+  }
+  seal(getPrototypeOf(getPrototypeOf(functionPrototypes[3].prototype)));
+  seal(getPrototypeOf(Int8Array).prototype);
+
+  // --- the way in, for the engine alone ----------------------------------------------------------------------------
+
+  return (what, a, b, c) => {
+    switch (what) {
+      case "configure": {
+        const given = jsonParse(a);
+        limits = given.limits;
+        now = given.now_ms;
+        random = given.seed | 0;
+        ctx = buildContext(given.capabilities);
+        return;
+      }
+      case "arm":
+        armFuse = null;
+        return;
+      case "stop":
+        stopFuse = null;
+        return;
+      case "start":
+        return start(a, b);
+      case "declare":
+        return declare();
+      case "settle":
+        return settle(a, b, c);
+      case "stuck":
+        return stuck();
+    }
+  };
+})();

@@ -1,0 +1,65 @@
+"""The thread mode: the same prelude in the host's own process, for scripts that are trusted and for simulation.
+
+No boundary at all: a script can hang or crash the host. Never a fallback; whoever wants it says so. It is
+deterministic: the same invocation and the same answers give the same trace.
+"""
+
+from collections import deque
+
+from keep_sandbox.engine import Guest
+from keep_sandbox.invocation import Invocation
+from keep_sandbox.limits import TRUSTED_LIMITS, Limits
+from keep_sandbox.outcomes import Ending, Kind, Mutation, Outcome, Refused, Request
+
+
+class TrustedCall:
+    """One invocation, driven by its caller: `next`, then `answer`, `reject` or `refuse`, until the end."""
+
+    def __init__(self, invocation: Invocation, limits: Limits = TRUSTED_LIMITS) -> None:
+        self.logs: list[str] = []
+        self._invocation = invocation
+        self._outcomes: deque[Outcome] = deque()
+        self._guest = Guest(limits)
+        self._started = False
+
+    def next(self) -> Outcome:
+        """What the script asks for next, or how it ended. Blocks while the script runs."""
+        if not self._started:
+            self._started = True
+            self._guest.run(self._invocation, self)
+        assert self._outcomes, "the script waits for an answer, or has ended"
+        outcome = self._outcomes.popleft()
+        if not isinstance(outcome, Request):
+            self._guest.close()
+        return outcome
+
+    def answer(self, request_id: int, value: str) -> None:
+        """Give a request its answer, as JSON text, and let the script go on."""
+        self._guest.answer(request_id, value)
+
+    def reject(self, request_id: int, message: str) -> None:
+        """Give a request an error that the script may catch, and let the script go on."""
+        self._guest.reject(request_id, message)
+
+    def refuse(self, reason: str) -> Refused:
+        """End the invocation. The script does not learn of it."""
+        self._outcomes.clear()
+        self._guest.close()
+        return Refused(reason=reason)
+
+    # The sink of the guest.
+
+    def request(self, request_id: int, kind: Kind, name: str, params: str) -> None:
+        """The script asks for something."""
+        if kind is Kind.MUTATION and self._invocation.capabilities.mutation_is_terminal:
+            self._outcomes.append(Mutation(id=request_id, name=name, params=params))
+        else:
+            self._outcomes.append(Request(id=request_id, kind=kind, name=name, params=params))
+
+    def log(self, line: str) -> None:
+        """The script wrote a line."""
+        self.logs.append(line)
+
+    def end(self, ending: Ending) -> None:
+        """The script is over."""
+        self._outcomes.append(ending)
