@@ -1,0 +1,154 @@
+"""The host's side of one invocation: which frames a worker may send, and what each of them means.
+
+Pure: frames in, outcomes out. Everything that an honest worker would never do is a `Violation`, whoever the worker
+belongs to by now: a wrong call number, an id that does not count up by one, a kind that is not that of the method,
+more requests or log lines than allowed, text that is not JSON, anything after the end.
+"""
+
+from typing import assert_never
+
+import msgspec
+
+from keep_sandbox.invocation import Capabilities, Invocation
+from keep_sandbox.limits import Limits
+from keep_sandbox.outcomes import Kind, Mutation, Outcome, Request, Value
+from keep_sandbox.protocol import Asked, Ended, FromWorker, Idle, Logged, Ready
+
+
+class Violation(Exception):
+    """The worker did what no worker of ours does. Kill it."""
+
+
+class Conversation:
+    """What the host knows of one call. `receive` takes each frame in turn."""
+
+    def __init__(self, call: int, capabilities: Capabilities, limits: Limits) -> None:
+        self.logs: list[str] = []
+        self._call = call
+        self._limits = limits
+        self._terminal_mutations = capabilities.mutation_is_terminal
+        self._allowed = allowed_requests(capabilities)
+        self._last_id = 0
+        self._unanswered: set[int] = set()
+        self._is_over = False
+
+    @classmethod
+    def of(cls, call: int, invocation: Invocation, limits: Limits) -> "Conversation":
+        """The conversation about one invocation."""
+        return cls(call, invocation.capabilities, limits)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the end was received or decided."""
+        return self._is_over
+
+    @property
+    def host_has_the_word(self) -> bool:
+        """Whether the script may be waiting for the host, so that the guest's clock stands still."""
+        return bool(self._unanswered)
+
+    def receive(self, frame: FromWorker) -> Outcome | None:
+        """What a frame means; None for a log line, which is kept. Raises `Violation`."""
+        if self._is_over:
+            raise Violation("a frame after the end")
+        match frame:
+            case Asked():
+                self._check_call(frame.call)
+                return self._asked(frame)
+            case Logged():
+                self._check_call(frame.call)
+                self._logged(frame)
+                return None
+            case Ended():
+                self._check_call(frame.call)
+                if isinstance(frame.ending, Value):
+                    check_json(frame.ending.value, self._limits)
+                self._is_over = True
+                return frame.ending
+            case Ready() | Idle():
+                raise Violation(f"{type(frame).__name__} during an invocation")
+            case _:
+                assert_never(frame)
+
+    def answered(self, request_id: int) -> bool:
+        """Note that a request gets its answer now. False when nobody waits for it."""
+        if request_id not in self._unanswered or self._is_over:
+            return False
+        self._unanswered.remove(request_id)
+        return True
+
+    def end(self) -> None:
+        """The host has decided that this is over."""
+        self._is_over = True
+
+    def _check_call(self, call: int) -> None:
+        if call != self._call:
+            raise Violation(f"a frame of call {call} during call {self._call}")
+
+    def _asked(self, frame: Asked) -> Outcome:
+        if frame.id != self._last_id + 1:
+            raise Violation(f"request {frame.id} after request {self._last_id}")
+        if frame.id > self._limits.host_calls:
+            raise Violation("more requests than allowed")
+        if self._allowed.get((frame.kind, frame.name)) is None:
+            raise Violation(f"a request that was not offered: {frame.kind} {frame.name[:80]!r}")
+        check_json(frame.params, self._limits)
+        self._last_id = frame.id
+        if frame.kind is Kind.MUTATION and self._terminal_mutations:
+            self._is_over = True
+            return Mutation(id=frame.id, name=frame.name, params=frame.params)
+        self._unanswered.add(frame.id)
+        return Request(id=frame.id, kind=frame.kind, name=frame.name, params=frame.params)
+
+    def _logged(self, frame: Logged) -> None:
+        if len(self.logs) >= self._limits.log_lines or len(frame.line) > self._limits.log_line_chars:
+            raise Violation("more log than allowed")
+        self.logs.append(frame.line)
+
+
+def allowed_requests(capabilities: Capabilities) -> dict[tuple[Kind, str], bool]:
+    """Every request that these capabilities offer, as kind and name."""
+    allowed: dict[tuple[Kind, str], bool] = {}
+    for kind, name, offered in (
+        (Kind.PEEK, "peek", capabilities.peek),
+        (Kind.GET_BY_IDS, "getByIds", capabilities.get_by_ids),
+        (Kind.PUBLISH, "publish", capabilities.publish),
+        (Kind.ITEM_OPEN, "withItem", capabilities.with_item),
+        (Kind.ITEM_CLOSE, "withItem", capabilities.with_item),
+    ):
+        if offered:
+            allowed[kind, name] = True
+    for namespace, methods in capabilities.connectors.items():
+        for method, method_kind in methods.items():
+            allowed[Kind(method_kind), f"{namespace}.{method}"] = True
+    return allowed
+
+
+def check_json(text: str, limits: Limits) -> None:
+    """Raise `Violation` unless the text is JSON within the limits, so that nobody after us meets worse."""
+    data = text.encode()
+    if len(data) > limits.value_bytes:
+        raise Violation("a value that is too large")
+    try:
+        value = msgspec.json.decode(data)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise Violation(f"a value that is not JSON: {type(error).__name__}") from None
+    # So few brackets cannot nest too deeply; only what has more is walked.
+    if data.count(b"[") + data.count(b"{") > limits.value_depth and _depth_exceeds(value, limits.value_depth):
+        raise Violation("a value that is nested too deeply")
+
+
+def _depth_exceeds(value: object, limit: int) -> bool:
+    """Level by level, so that depth costs no recursion."""
+    level: list[object] = [value]
+    for _ in range(limit + 1):
+        below: list[object] = []
+        for member in level:
+            if isinstance(member, dict):
+                below.extend(item for item in member.values() if isinstance(item, dict | list))
+            elif isinstance(member, list):
+                below.extend(item for item in member if isinstance(item, dict | list))
+        if not below:
+            return False
+        level = below
+    return True

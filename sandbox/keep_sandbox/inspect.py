@@ -1,0 +1,103 @@
+"""`inspect(source)`: what a script declares and what is wrong with it, without calling a handler.
+
+The script's own top level does run, and a parser written in C reads hostile text: for a script that is not trusted
+this happens in a worker, through the pool. The function here is for trusted ones.
+"""
+
+from collections.abc import Mapping
+
+import msgspec
+
+from keep_sandbox.checks import check
+from keep_sandbox.declaration import PROBLEMS_SHOWN_MAX, Code, Inspection, Problem, RawDeclaration, declared
+from keep_sandbox.engine import Guest, Sink
+from keep_sandbox.handlers import places_of_declaration
+from keep_sandbox.invocation import MethodKind
+from keep_sandbox.limits import TRUSTED_LIMITS, Limits
+from keep_sandbox.outcomes import Ending, Kind, ScriptError, SizeLimit, Value
+from keep_sandbox.syntax import Tree
+
+
+class _Ending:
+    """A sink that waits for the end."""
+
+    def __init__(self) -> None:
+        self.ending: Ending | None = None
+
+    def request(self, request_id: int, kind: Kind, name: str, params: str) -> None:
+        """Nothing was offered."""
+
+    def log(self, line: str) -> None:
+        """What a script says while it is loaded is not of interest."""
+
+    def end(self, ending: Ending) -> None:
+        """The declaration, or why there is none."""
+        self.ending = ending
+
+
+def inspect(
+    source: str, methods: Mapping[str, MethodKind] | None = None, limits: Limits = TRUSTED_LIMITS
+) -> Inspection:
+    """Inspect a trusted script in this process. `methods` says which connector methods mutate."""
+    guest = Guest(limits)
+    ending = _Ending()
+    inspect_with(guest, source, methods, limits, ending)
+    guest.close()
+    assert isinstance(ending.ending, Value), "an inspection always has an answer"
+    return msgspec.json.decode(ending.ending.value, type=Inspection)
+
+
+def inspect_with(
+    guest: Guest, source: str, methods: Mapping[str, MethodKind] | None, limits: Limits, sink: Sink
+) -> None:
+    """Inspect with this guest, and end with the inspection as a value."""
+    loaded = _Ending()
+    guest.declare(source, loaded)
+    assert loaded.ending is not None, "a script that is offered nothing waits for nothing"
+    inspection = _inspection(source, loaded.ending, methods, limits)
+    sink.end(Value(value=msgspec.json.encode(inspection).decode()))
+
+
+def _inspection(source: str, ending: Ending, methods: Mapping[str, MethodKind] | None, limits: Limits) -> Inspection:
+    if isinstance(ending, SizeLimit) and ending.what == "script":
+        # Not even parsed: the cost of everything below is in proportion to the size that is allowed.
+        problem = Problem(code=Code.TOO_LARGE, message=ending.message, hint="split it into several workflows")
+        return Inspection(declaration=None, problems=[problem], problem_count=1)
+    tree = Tree(source)
+    declaration = None
+    problems: list[Problem] = []
+    if isinstance(ending, Value):
+        declaration, problems = declared(msgspec.json.decode(ending.value, type=RawDeclaration))
+        problems = _placed(problems, tree)
+    else:
+        problems.append(_load_problem(ending))
+    problems += check(tree, declaration, methods)
+    problems.sort(key=lambda problem: (problem.place.line, problem.place.column) if problem.place else (0, 0))
+    shown = [_bounded(problem, limits) for problem in problems[:PROBLEMS_SHOWN_MAX]]
+    return Inspection(declaration=declaration, problems=shown, problem_count=len(problems))
+
+
+def _load_problem(ending: Ending) -> Problem:
+    place = getattr(ending, "place", None)
+    if isinstance(ending, ScriptError):
+        message = f"{ending.name}: {ending.message}"
+        hint = "the script must load by itself: `export default Keep.workflow({...})`"
+        return Problem(code=Code.LOAD_ERROR, message=message, hint=hint, place=place)
+    message = f"loading the script ended with {type(ending).__name__}"
+    hint = "at the top level a script only declares; work belongs into handlers"
+    return Problem(code=Code.LOAD_ERROR, message=message, hint=hint, place=place)
+
+
+def _placed(problems: list[Problem], tree: Tree) -> list[Problem]:
+    """The problems of the declaration, with the place of the handler they speak of."""
+    places = places_of_declaration(tree)
+    found: list[Problem] = []
+    for problem in problems:
+        node = places.get(problem.handler or "") or places.get("")
+        found.append(msgspec.structs.replace(problem, place=node.place) if node is not None else problem)
+    return found
+
+
+def _bounded(problem: Problem, limits: Limits) -> Problem:
+    message = problem.message[: min(limits.error_chars, 600)]
+    return msgspec.structs.replace(problem, message=message, hint=problem.hint[:600])

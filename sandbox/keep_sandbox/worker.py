@@ -1,0 +1,139 @@
+"""The child: one script at a time for one workflow, in a process that can do nothing else.
+
+Reads frames from its one socket and writes frames to it. Everything is imported and made before the jail closes;
+after that there is no file to read and no second chance. It never ends by an exception: it leaves.
+"""
+
+import gc
+import os
+import signal
+from typing import assert_never
+
+from keep_sandbox import jail
+from keep_sandbox.engine import Guest
+from keep_sandbox.inspect import inspect_with
+from keep_sandbox.limits import Limits
+from keep_sandbox.outcomes import EXIT_MEMORY, Ending, Kind
+from keep_sandbox.protocol import (
+    Abort,
+    Answer,
+    Asked,
+    BadFrame,
+    Ended,
+    FrameReader,
+    Idle,
+    Inspect,
+    Logged,
+    Ready,
+    Reject,
+    Run,
+    ToWorker,
+    encode,
+    to_worker,
+)
+
+EXIT_BAD_HOST = 82
+_READ_BYTES = 1 << 16
+
+
+def serve(descriptor: int, guest: Guest, limits: Limits, mode: jail.Mode, parent: int, invocations: int) -> None:
+    """What the forked child does. Does not return."""
+    try:
+        socket = jail.close_all_but(descriptor)
+        jail.enter(mode, limits, parent=parent, invocations=invocations)
+        _Worker(socket, guest, limits).run()
+    except MemoryError:
+        os._exit(EXIT_MEMORY)
+    except BadFrame:
+        os._exit(EXIT_BAD_HOST)
+    except BrokenPipeError:
+        pass  # the host is gone, or done with this worker
+    os._exit(0)
+
+
+class _Worker:
+    """Also the sink of its guest: what the script says is written at once, so that it is not lost with the script."""
+
+    def __init__(self, socket: int, guest: Guest, limits: Limits) -> None:
+        self._socket = socket
+        self._limits = limits
+        self._guest = guest
+        self._is_running = False
+        self._call = 0
+        self._reader = FrameReader(to_worker, limits.invocation_bytes)
+
+    def run(self) -> None:
+        """Serve until the host closes the socket."""
+        self._write(encode(Ready()))
+        while True:
+            for frame in self._reader:
+                self._receive(frame)
+            data = os.read(self._socket, _READ_BYTES)
+            if not data:
+                return
+            self._reader.feed(data)
+
+    def _receive(self, frame: ToWorker) -> None:
+        match frame:
+            case Run():
+                self._begin(frame.call, self._limits.cpu_hard_ms)
+                self._guest.run(frame.invocation, self)
+            case Inspect():
+                self._begin(frame.call, self._limits.inspect_cpu_ms)
+                inspect_with(self._guest, frame.source, frame.methods, self._limits, self)
+            case Answer() | Reject() | Abort() if frame.call != self._call or not self._is_running:
+                return  # for a script that has ended meanwhile
+            case Answer():
+                self._guest.answer(frame.id, frame.value)
+            case Reject():
+                self._guest.reject(frame.id, frame.message)
+            case Abort():
+                self._finish()
+                return
+            case _:
+                assert_never(frame)
+        if self._guest.ended:
+            self._finish()
+
+    def _begin(self, call: int, cpu_ms: int) -> None:
+        assert not self._is_running, "the host runs one script at a time"
+        self._call = call
+        self._is_running = True
+        # The kernel's own clock, for what the engine does not interrupt. Its signal ends the process.
+        signal.setitimer(signal.ITIMER_PROF, cpu_ms / 1000)
+
+    def _finish(self) -> None:
+        self._guest.close()
+        self._is_running = False
+        self._write(encode(Idle(self._call)))
+        # The next context is made while nobody waits for it, on this worker's own time.
+        signal.setitimer(signal.ITIMER_PROF, self._limits.cpu_hard_ms / 1000)
+        self._guest = Guest(self._limits)
+        if self._call % 32 == 0:
+            gc.collect()
+        signal.setitimer(signal.ITIMER_PROF, 0)
+
+    # The sink. Called from inside the engine, so nothing may raise here.
+
+    def request(self, request_id: int, kind: Kind, name: str, params: str) -> None:
+        """The script asks for something."""
+        self._say(encode(Asked(self._call, request_id, kind, name, params)))
+
+    def log(self, line: str) -> None:
+        """The script wrote a line."""
+        self._say(encode(Logged(self._call, line)))
+
+    def end(self, ending: Ending) -> None:
+        """The script is over."""
+        self._say(encode(Ended(self._call, ending)))
+
+    def _say(self, data: bytes) -> None:
+        try:
+            self._write(data)
+        except OSError:
+            os._exit(0)
+
+    def _write(self, data: bytes) -> None:
+        view = memoryview(data)
+        while view:
+            view = view[os.write(self._socket, view) :]

@@ -1,0 +1,157 @@
+"""The process that forks workers ahead of need: single-threaded, started afresh, holding nothing of any workflow.
+
+Started by the host as `python -m keep_sandbox.zygote` with one socket. It forks when told, reports how each worker
+ended, and goes when its host goes; its workers go with it.
+"""
+
+import gc
+import os
+import select
+import signal
+import socket
+import sys
+from typing import NoReturn
+
+import msgspec
+
+from keep_sandbox import jail
+from keep_sandbox.engine import Guest, check_installation
+from keep_sandbox.limits import Limits
+from keep_sandbox.protocol import Exited, FrameReader, Kill, Spawn, Spawned, Started, encode, to_zygote
+from keep_sandbox.worker import serve
+
+_FRAME_BYTES_MAX = 4096
+
+
+class ZygoteOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What the host says on the command line."""
+
+    control: int
+    """The descriptor of the control socket."""
+    host: int
+    """The process id of the host."""
+    mode: jail.Mode
+    limits: Limits
+    invocations: int
+    """How many invocations a worker serves, at most."""
+
+
+class _Zygote:
+    def __init__(self, options: ZygoteOptions) -> None:
+        self._options = options
+        self._control = socket.socket(fileno=options.control)
+        self._reader = FrameReader(to_zygote, _FRAME_BYTES_MAX)
+        self._descriptors: list[int] = []
+        self._workers: dict[int, int] = {}  # process id → serial
+        # Every child inherits this one: its first context is there when it starts.
+        self._guest = Guest(options.limits)
+
+    def run(self) -> None:
+        """Serve until the host is gone."""
+        wake_reader, wake_writer = os.pipe()
+        os.set_blocking(wake_writer, False)
+        os.set_blocking(wake_reader, False)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.set_wakeup_fd(wake_writer, warn_on_full_buffer=False)
+        poll = select.poll()
+        poll.register(self._control, select.POLLIN)
+        poll.register(wake_reader, select.POLLIN)
+        if hasattr(os, "pidfd_open"):
+            # The socket's end tells the same, unless somebody else inherited the host's end of it.
+            poll.register(os.pidfd_open(self._options.host), select.POLLIN)
+        if os.getppid() != self._options.host:
+            return
+        # What is alive now stays: children share its pages as long as no collection touches them.
+        gc.collect()
+        gc.freeze()
+        self._send(encode(Started(os.getpid())))
+        while True:
+            ready = {descriptor for descriptor, _ in poll.poll()}
+            if wake_reader in ready:
+                _drain(wake_reader)
+                self._reap()
+            if self._control.fileno() in ready and not self._receive():
+                return
+            if ready - {wake_reader, self._control.fileno()}:
+                return
+
+    def end(self) -> None:
+        """Leave no worker behind, also where no signal follows a parent's death."""
+        for pid in self._workers:
+            os.kill(pid, signal.SIGKILL)
+
+    def _receive(self) -> bool:
+        """Take what the host sent. False when the host is gone."""
+        try:
+            data, descriptors, _, _ = socket.recv_fds(self._control, 1 << 16, 64)
+        except ConnectionError:
+            return False
+        self._descriptors += descriptors
+        if not data:
+            return False
+        self._reader.feed(data)
+        for frame in self._reader:
+            match frame:
+                case Spawn():
+                    self._spawn(frame.serial)
+                case Kill():
+                    self._kill(frame.serial)
+        return True
+
+    def _spawn(self, serial: int) -> None:
+        descriptor = self._descriptors.pop(0)
+        options = self._options
+        parent = os.getpid()
+        pid = os.fork()
+        if pid == 0:
+            signal.set_wakeup_fd(-1)
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            serve(descriptor, self._guest, options.limits, options.mode, parent, options.invocations)
+            os._exit(0)
+        os.close(descriptor)
+        self._workers[pid] = serial
+        self._send(encode(Spawned(serial, pid)))
+
+    def _kill(self, serial: int) -> None:
+        for pid, known in self._workers.items():
+            if known == serial:
+                os.kill(pid, signal.SIGKILL)
+
+    def _reap(self) -> None:
+        while self._workers:
+            pid, status = os.waitpid(-1, os.WNOHANG)
+            if pid == 0:
+                return
+            serial = self._workers.pop(pid)
+            self._send(encode(Exited(serial, os.waitstatus_to_exitcode(status))))
+
+    def _send(self, data: bytes) -> None:
+        self._control.sendall(data)
+
+
+def _drain(descriptor: int) -> None:
+    try:
+        while os.read(descriptor, 4096):
+            pass
+    except BlockingIOError:
+        pass
+
+
+def main() -> NoReturn:
+    """Run as a zygote, as the command line says."""
+    options = msgspec.json.decode(sys.argv[1], type=ZygoteOptions)
+    check_installation()
+    # A signal that is meant for the host's terminal is the host's to handle.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    zygote = _Zygote(options)
+    try:
+        zygote.run()
+    except BrokenPipeError:
+        pass  # the host went while it was being told something
+    finally:
+        zygote.end()
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main()
