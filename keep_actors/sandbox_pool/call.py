@@ -1,0 +1,240 @@
+"""One invocation, as its driver sees it: what it asks for, what it is given, how it ended.
+
+Two kinds with one face: `JailedCall` talks to a worker process and believes nothing it says; `ThreadCall` runs the
+script in a thread of the host.
+"""
+
+from collections.abc import Awaitable, Callable
+from typing import Protocol
+
+import anyio
+import msgspec
+
+from keep_actors.sandbox_pool.zygote import Worker, Zygote
+from keep_sandbox.conversation import Conversation, Violation
+from keep_sandbox.invocation import Capabilities, Invocation
+from keep_sandbox.limits import Limits
+from keep_sandbox.outcomes import (
+    Outcome,
+    ProtocolViolation,
+    Refused,
+    Request,
+    Terminal,
+    WorkerLost,
+    outcome_of_exit,
+)
+from keep_sandbox.protocol import Abort, Answer, BadFrame, Inspect, Reject, Run, encode
+from keep_sandbox.trusted import TrustedCall
+
+_EXIT_REPORT_TIMEOUT_S = 2
+
+RunSync = Callable[[Callable[[], Outcome | None]], Awaitable[Outcome | None]]
+
+
+class Call(Protocol):
+    """What `SandboxPool.invoke` yields."""
+
+    @property
+    def logs(self) -> list[str]:
+        """What the script has written so far."""
+        ...
+
+    @property
+    def terminal(self) -> Terminal | None:
+        """How it ended, once it has."""
+        ...
+
+    async def next(self) -> Outcome:
+        """The next request, or the end."""
+        ...
+
+    async def answer(self, request_id: int, value: str) -> None:
+        """Give a request its answer, as JSON text. Raises `ValueError` when that is none, or too large."""
+        ...
+
+    async def reject(self, request_id: int, message: str) -> None:
+        """Give a request an error that the script may catch, as a `ToolError`."""
+        ...
+
+    async def refuse(self, reason: str) -> Refused:
+        """End the invocation because of a request. The script cannot catch it and does nothing more."""
+        ...
+
+
+class JailedCall:
+    """A call in a worker process."""
+
+    def __init__(
+        self,
+        zygote: Zygote,
+        worker: Worker,
+        work: Invocation | tuple[str, dict[str, str] | None],
+        limits: Limits,
+        replace: Callable[[], Awaitable[tuple[Zygote, Worker]]] | None = None,
+    ) -> None:
+        self.zygote = zygote
+        self.worker = worker
+        self._work = work
+        self._limits = limits
+        self._replace = replace
+        self._wall_left_s = limits.wall_ms / 1000
+        self._heard = False
+        self._terminal: Terminal | None = None
+        self._conversation = self._begin()
+
+    @property
+    def logs(self) -> list[str]:
+        """What the script has written so far."""
+        return self._conversation.logs
+
+    @property
+    def terminal(self) -> Terminal | None:
+        """How it ended, once it has."""
+        return self._terminal
+
+    async def start(self) -> None:
+        """Send the script to the worker."""
+        call = self.worker.calls
+        if isinstance(self._work, Invocation):
+            data = encode(Run(call, self._work))
+        else:
+            source, methods = self._work
+            data = encode(Inspect(call, source, methods))  # type: ignore[arg-type]  # checked where it was given
+        await self._send(data)
+
+    async def next(self) -> Outcome:
+        """The next request, or the end."""
+        assert self._terminal is None, "the invocation has ended"
+        while True:
+            outcome = await self._receive()
+            if outcome is not None:
+                if not isinstance(outcome, Request):
+                    self._end(outcome)
+                return outcome
+
+    async def answer(self, request_id: int, value: str) -> None:
+        """Give a request its answer, as JSON text."""
+        if len(value.encode()) > self._limits.value_bytes:
+            raise ValueError(f"an answer of more than {self._limits.value_bytes} bytes")
+        msgspec.json.decode(value, type=msgspec.Raw)
+        if self._conversation.answered(request_id):
+            await self._send(encode(Answer(self.worker.calls, request_id, value)))
+
+    async def reject(self, request_id: int, message: str) -> None:
+        """Give a request an error that the script may catch."""
+        message = message[: self._limits.error_chars].encode("utf-8", "replace").decode()
+        if self._conversation.answered(request_id):
+            await self._send(encode(Reject(self.worker.calls, request_id, message)))
+
+    async def refuse(self, reason: str) -> Refused:
+        """End the invocation because of a request."""
+        assert self._terminal is None, "the invocation has ended"
+        refused = Refused(reason=reason)
+        # First: whatever the worker says from here on, and even if it does not take the word, it is over.
+        self._end(refused)
+        await self._send(encode(Abort(self.worker.calls)))
+        return refused
+
+    def _begin(self) -> Conversation:
+        self.worker.calls += 1
+        self.worker.link.received_bytes = 0
+        capabilities = self._work.capabilities if isinstance(self._work, Invocation) else Capabilities()
+        return Conversation(self.worker.calls, capabilities, self._limits)
+
+    async def _receive(self) -> Outcome | None:
+        link = self.worker.link
+        try:
+            started = anyio.current_time()
+            wait_s = None if self._conversation.host_has_the_word else max(self._wall_left_s, 0)
+            with anyio.move_on_after(wait_s) as scope:
+                frame = await link.receive()
+            if wait_s is not None:
+                self._wall_left_s -= anyio.current_time() - started
+            if scope.cancelled_caught:
+                return await self._killed(wall=True)
+            if frame is None:
+                return await self._lost()
+            self._heard = True
+            if link.received_bytes > self._limits.invocation_bytes:
+                raise Violation("more bytes than allowed")
+            return self._conversation.receive(frame)
+        except (BadFrame, Violation) as error:
+            self.zygote.kill(self.worker)
+            return ProtocolViolation(message=str(error))
+
+    async def _lost(self) -> Outcome | None:
+        outcome = await self._killed(wall=False)
+        if isinstance(outcome, WorkerLost) and not self._heard and self._replace is not None:
+            # It died before it said a word: nothing of the script was seen, so another worker may do it.
+            replace, self._replace = self._replace, None
+            self.zygote, self.worker = await replace()
+            self._conversation = self._begin()
+            await self.start()
+            return None
+        return outcome
+
+    async def _killed(self, *, wall: bool) -> Terminal:
+        """What the end of the process says. It has ended, or is ended here."""
+        if wall:
+            self.zygote.kill(self.worker)
+        with anyio.move_on_after(_EXIT_REPORT_TIMEOUT_S):
+            await self.worker.exited.wait()
+        return outcome_of_exit(self.worker.returncode, wall=wall)
+
+    async def _send(self, data: bytes) -> None:
+        """Send; a worker that does not read loses its time, and the end of it is seen by `next`."""
+        with anyio.move_on_after(max(self._wall_left_s, 0)):
+            await self.worker.link.send(data)
+
+    def _end(self, terminal: Terminal) -> None:
+        self._conversation.end()
+        self._terminal = terminal
+
+
+class ThreadCall:
+    """A call in the host's own process, for trusted scripts."""
+
+    def __init__(self, invocation: Invocation, limits: Limits, run_sync: RunSync) -> None:
+        self._run_sync = run_sync
+        self._limits = limits
+        self._call = TrustedCall(invocation, limits)
+        self._terminal: Terminal | None = None
+
+    @property
+    def logs(self) -> list[str]:
+        """What the script has written so far."""
+        return self._call.logs
+
+    @property
+    def terminal(self) -> Terminal | None:
+        """How it ended, once it has."""
+        return self._terminal
+
+    async def next(self) -> Outcome:
+        """The next request, or the end."""
+        outcome = await self._run_sync(self._call.next)
+        assert outcome is not None, "a call always has a next outcome"
+        if not isinstance(outcome, Request):
+            self._terminal = outcome
+        return outcome
+
+    async def answer(self, request_id: int, value: str) -> None:
+        """Give a request its answer, as JSON text."""
+        if len(value.encode()) > self._limits.value_bytes:
+            raise ValueError(f"an answer of more than {self._limits.value_bytes} bytes")
+        await self._run_sync(lambda: self._call.answer(request_id, value))
+
+    async def reject(self, request_id: int, message: str) -> None:
+        """Give a request an error that the script may catch."""
+        await self._run_sync(lambda: self._call.reject(request_id, message))
+
+    async def refuse(self, reason: str) -> Refused:
+        """End the invocation because of a request."""
+        refused = self._call.refuse(reason)
+        self._terminal = refused
+        return refused
+
+    def close(self) -> None:
+        """Drop a script that has not ended."""
+        if self._terminal is None:
+            self._call.refuse("dropped")

@@ -1,0 +1,74 @@
+"""A socket with frames on it, read and written without ever blocking the event loop."""
+
+import socket
+from typing import Generic, TypeVar
+
+import anyio
+from anyio.lowlevel import checkpoint
+
+from keep_sandbox.protocol import FrameReader
+
+F = TypeVar("F")
+
+_READ_BYTES = 1 << 16
+
+
+class Link(Generic[F]):
+    """One end of a socket pair. One task reads at a time. `received_bytes` counts what came since it was reset."""
+
+    def __init__(self, sock: socket.socket, reader: FrameReader[F]) -> None:
+        sock.setblocking(False)
+        self._socket = sock
+        self._reader = reader
+        self.received_bytes = 0
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether nothing is waiting to be read that was received already."""
+        return self._reader.is_empty
+
+    async def receive(self) -> F | None:
+        """The next frame, or None when the other side is gone. Raises `BadFrame`. May be cancelled at any time."""
+        waited = False
+        while (frame := self._reader.next()) is None:
+            try:
+                data = self._socket.recv(_READ_BYTES)
+            except BlockingIOError:
+                await anyio.wait_readable(self._socket)
+                waited = True
+                continue
+            except OSError:
+                return None
+            if not data:
+                return None
+            self.received_bytes += len(data)
+            self._reader.feed(data)
+        if not waited:
+            # A worker that never stops talking must not keep everybody else from running.
+            await checkpoint()
+        return frame
+
+    async def send(self, data: bytes) -> None:
+        """Send all of it. Nothing is raised when the other side is gone: the reader learns that."""
+        view = memoryview(data)
+        while view:
+            try:
+                view = view[self._socket.send(view) :]
+            except BlockingIOError:
+                await anyio.wait_writable(self._socket)
+            except OSError:
+                return
+
+    def send_now(self, data: bytes, descriptors: list[int]) -> bool:
+        """Send a few bytes, with descriptors, at once. False when the other side does not take them."""
+        try:
+            sent = socket.send_fds(self._socket, [data], descriptors)
+        except OSError:
+            return False
+        return sent == len(data)
+
+    def close(self) -> None:
+        """Close the socket. A task that still waits for it gets the error now, not a descriptor of somebody else."""
+        if self._socket.fileno() >= 0:
+            anyio.notify_closing(self._socket)
+            self._socket.close()

@@ -1,0 +1,360 @@
+"""The supervised pool: warm workers ahead of need, each for one workflow, recycled before they can go stale.
+
+What dies is replaced: a worker at once, the zygote too, until it dies too often; then the pool fails, and with it
+whoever opened it. Nothing outlives the pool, and nothing outlives the host.
+"""
+
+import logging
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from typing import Literal, TypeAlias
+
+import anyio
+import anyio.lowlevel
+import anyio.to_thread
+import msgspec
+
+from keep_actors.sandbox_pool.call import Call, JailedCall, RunSync, ThreadCall
+from keep_actors.sandbox_pool.zygote import SandboxUnavailable, Worker, Zygote
+from keep_sandbox.declaration import Code, Inspection, Problem
+from keep_sandbox.engine import check_installation
+from keep_sandbox.inspect import inspect
+from keep_sandbox.invocation import Invocation, MethodKind
+from keep_sandbox.jail import check_available
+from keep_sandbox.limits import DEFAULT_LIMITS, TRUSTED_LIMITS, Limits
+from keep_sandbox.outcomes import (
+    Deadlock,
+    EngineCrash,
+    InvalidValue,
+    JailViolation,
+    Mutation,
+    Outcome,
+    ProtocolViolation,
+    Refused,
+    ScriptError,
+    Value,
+)
+
+PoolMode: TypeAlias = Literal["jailed", "weak", "thread"]
+
+logger = logging.getLogger(__name__)
+
+# After these a worker is as good as before. After any other end it is not used again.
+_HARMLESS = (Value, Mutation, ScriptError, InvalidValue, Deadlock, Refused)
+_ALERTS = (EngineCrash, JailViolation, ProtocolViolation)
+
+
+class PoolPolicy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How many workers there are, and how long one is kept."""
+
+    spares: int = 2
+    """Workers that wait, ready, for a workflow that has none."""
+    concurrent_max: int = 64
+    """Invocations at a time. More wait their turn."""
+    kept_max: int = 64
+    """Workers that wait for the next invocation of their workflow."""
+    invocations_max: int = 200
+    """Invocations that a worker serves in its life. 1: every invocation gets a process of its own."""
+    idle_ms: int = 30_000
+    """How long a worker waits for the next invocation of its workflow."""
+    settle_ms: int = 250
+    """How long an invocation waits for a worker that is still clearing up the last one."""
+    restarts_max: int = 5
+    restarts_within_ms: int = 10_000
+    """A zygote that dies more often than this within that time is not started again."""
+
+
+class PoolStats(msgspec.Struct, frozen=True, kw_only=True):
+    """What there is now, and what there was."""
+
+    spares: int
+    kept: int
+    busy: int
+    spawned: int
+    zygote_restarts: int
+    zygote_pid: int | None
+    worker_pids: list[int]
+
+
+class SandboxPool:
+    """Open one per host, with `open`."""
+
+    def __init__(self, mode: PoolMode, limits: Limits, policy: PoolPolicy, run_sync: RunSync) -> None:
+        self._mode = mode
+        self._limits = limits
+        self._policy = policy
+        self._run_sync = run_sync
+        self._slots = anyio.CapacityLimiter(policy.concurrent_max)
+        self._zygote: Zygote | None = None
+        self._zygote_up = anyio.Event()
+        self._spares: deque[Worker] = deque()
+        self._starting = 0
+        self._kept: dict[str, list[Worker]] = {}
+        self._busy: set[Worker] = set()
+        self._spare_wanted = anyio.Event()
+        self._spawned = 0
+        self._restarts = 0
+
+    @classmethod
+    @asynccontextmanager
+    async def open(
+        cls,
+        *,
+        mode: PoolMode = "jailed",
+        limits: Limits | None = None,
+        policy: PoolPolicy | None = None,
+        run_sync: RunSync | None = None,
+    ) -> "AsyncIterator[SandboxPool]":
+        """A pool that lasts as long as the block.
+
+        `jailed` is the only mode for scripts that are not trusted. `weak` has processes but no jail; `thread` has
+        neither. In `thread` mode `run_sync` says where the script runs; a simulation hands in a direct call.
+        """
+        check_installation()
+        limits = limits or (TRUSTED_LIMITS if mode == "thread" else DEFAULT_LIMITS)
+        pool = cls(mode, limits, policy or PoolPolicy(), run_sync or _in_a_thread)
+        if mode == "thread":
+            yield pool
+            return
+        check_available(mode)
+        await pool._start_zygote()
+        failure: Exception | None = None
+        try:
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(pool._supervise)
+                tasks.start_soon(pool._keep_spares)
+                tasks.start_soon(pool._sweep)
+                try:
+                    yield pool
+                except Exception as error:
+                    # The caller's own: it leaves this block as it came, not in a group of ours.
+                    failure = error
+                tasks.cancel_scope.cancel()
+        except ExceptionGroup as group:
+            if len(group.exceptions) == 1 and isinstance(group.exceptions[0], SandboxUnavailable):
+                raise group.exceptions[0] from None
+            raise
+        finally:
+            await pool._close()
+        if failure is not None:
+            raise failure
+
+    @property
+    def stats(self) -> PoolStats:
+        """What there is now."""
+        workers = self._zygote.workers if self._zygote is not None else []
+        return PoolStats(
+            spares=len(self._spares),
+            kept=sum(map(len, self._kept.values())),
+            busy=len(self._busy),
+            spawned=self._spawned,
+            zygote_restarts=self._restarts,
+            zygote_pid=self._zygote.process.pid if self._zygote is not None else None,
+            worker_pids=[worker.pid for worker in workers if worker.pid is not None],
+        )
+
+    @asynccontextmanager
+    async def invoke(self, workflow_id: str, invocation: Invocation) -> AsyncIterator[Call]:
+        """Run one handler for one workflow. Leaving the block before the end drops the script."""
+        async with self._slots:
+            if self._mode == "thread":
+                thread_call = ThreadCall(invocation, self._limits, self._run_sync)
+                try:
+                    yield thread_call
+                finally:
+                    thread_call.close()
+                return
+            zygote, worker = await self._take(workflow_id)
+            call = JailedCall(zygote, worker, invocation, self._limits, lambda: self._fresh(workflow_id))
+            try:
+                await call.start()
+                yield call
+            finally:
+                self._give_back(call)
+
+    async def inspect(self, source: str, methods: Mapping[str, MethodKind] | None = None) -> Inspection:
+        """What a script declares, and what is wrong with it. Its top level runs in a worker, and no handler does.
+
+        `methods` says which connector methods (`gmail.send`) mutate; without it they are judged by their verbs.
+        """
+        if self._mode == "thread":
+            return inspect(source, methods, self._limits)
+        async with self._slots:
+            zygote, worker = await self._fresh(None)
+            call = JailedCall(zygote, worker, (source, dict(methods) if methods is not None else None), self._limits)
+            try:
+                await call.start()
+                outcome = await call.next()
+            finally:
+                # A worker belongs to one workflow, and this belonged to none.
+                self._drop(zygote, worker)
+        return _inspection(outcome)
+
+    # Taking a worker, and giving it back.
+
+    async def _take(self, workflow_id: str) -> tuple[Zygote, Worker]:
+        """A worker for this workflow: the one it had, else a spare, else a new one."""
+        kept = self._kept.get(workflow_id, [])
+        while kept:
+            zygote, worker = self._zygote, kept.pop()
+            if not kept:
+                del self._kept[workflow_id]
+            assert zygote is not None, "workers are kept only while there is a zygote"
+            settled = False
+            try:
+                with anyio.move_on_after(self._policy.settle_ms / 1000):
+                    settled = await worker.has_settled()
+            finally:
+                if not settled:
+                    self._drop(zygote, worker)
+            if settled:
+                self._busy.add(worker)
+                return zygote, worker
+        return await self._fresh(workflow_id)
+
+    async def _fresh(self, workflow_id: str | None) -> tuple[Zygote, Worker]:
+        """A worker that has served nobody."""
+        while True:
+            await self._zygote_up.wait()
+            zygote = self._zygote
+            assert zygote is not None, "an event says that the zygote is there"
+            worker = self._spares.popleft() if self._spares else await self._spawn(zygote)
+            self._spare_wanted.set()
+            if worker is not None and not worker.exited.is_set():
+                worker.workflow_id = workflow_id
+                self._busy.add(worker)
+                return zygote, worker
+            await anyio.lowlevel.checkpoint()
+
+    async def _spawn(self, zygote: Zygote) -> Worker | None:
+        worker = zygote.spawn()
+        if worker is None:
+            # The supervisor has not heard of it yet.
+            await anyio.sleep(0.005)
+            return None
+        self._spawned += 1
+        ready = False
+        try:
+            with anyio.move_on_after(self._limits.wall_ms / 1000):
+                ready = await worker.is_ready()
+        finally:
+            if not ready:
+                zygote.kill(worker)
+        return worker if ready else None
+
+    def _give_back(self, call: JailedCall) -> None:
+        worker = call.worker
+        self._busy.discard(worker)
+        if isinstance(call.terminal, _ALERTS):
+            logger.error("sandbox: workflow %s: %s", worker.workflow_id, call.terminal)
+        is_good = (
+            isinstance(call.terminal, _HARMLESS)
+            and worker.calls < self._policy.invocations_max
+            and not worker.exited.is_set()
+            and call.zygote is self._zygote
+            and worker.workflow_id is not None
+        )
+        if not is_good or worker.workflow_id is None:
+            self._drop(call.zygote, worker)
+            return
+        worker.is_settling = True
+        worker.idle_since = anyio.current_time()
+        self._kept.setdefault(worker.workflow_id, []).append(worker)
+        if sum(map(len, self._kept.values())) > self._policy.kept_max:
+            self._drop_longest_idle()
+
+    def _drop(self, zygote: Zygote, worker: Worker) -> None:
+        self._busy.discard(worker)
+        zygote.kill(worker)
+
+    def _drop_longest_idle(self) -> None:
+        assert self._zygote is not None, "workers are kept only while there is a zygote"
+        oldest = min((worker for kept in self._kept.values() for worker in kept), key=lambda each: each.idle_since)
+        self._forget(oldest)
+        self._zygote.kill(oldest)
+
+    def _forget(self, worker: Worker) -> None:
+        """A worker that is no longer there, or should not be."""
+        if worker in self._spares:
+            self._spares.remove(worker)
+            self._spare_wanted.set()
+        kept = self._kept.get(worker.workflow_id or "", [])
+        if worker in kept:
+            kept.remove(worker)
+            if not kept:
+                del self._kept[worker.workflow_id or ""]
+
+    def _exited(self, worker: Worker) -> None:
+        self._forget(worker)
+        if worker not in self._busy:
+            worker.link.close()
+
+    # What runs beside.
+
+    async def _start_zygote(self) -> None:
+        self._zygote = await Zygote.start(
+            "weak" if self._mode == "weak" else "jailed", self._limits, self._policy.invocations_max, self._exited
+        )
+        self._zygote_up.set()
+        self._spare_wanted.set()
+
+    async def _supervise(self) -> None:
+        deaths: deque[float] = deque(maxlen=self._policy.restarts_max)
+        while True:
+            assert self._zygote is not None, "the first one is started before the supervisor"
+            await self._zygote.run()
+            self._zygote_up = anyio.Event()
+            await self._zygote.close()
+            now = anyio.current_time()
+            if len(deaths) == deaths.maxlen and now - deaths[0] < self._policy.restarts_within_ms / 1000:
+                raise SandboxUnavailable(f"the zygote died {len(deaths) + 1} times in {now - deaths[0]:.1f} s")
+            deaths.append(now)
+            self._restarts += 1
+            logger.warning(
+                "sandbox: the zygote is gone (exit code %s); starting another", self._zygote.process.returncode
+            )
+            await self._start_zygote()
+
+    async def _keep_spares(self) -> None:
+        while True:
+            await self._spare_wanted.wait()
+            self._spare_wanted = anyio.Event()
+            while len(self._spares) < self._policy.spares:
+                await self._zygote_up.wait()
+                zygote = self._zygote
+                assert zygote is not None, "an event says that the zygote is there"
+                worker = await self._spawn(zygote)
+                if worker is not None and not worker.exited.is_set():
+                    self._spares.append(worker)
+
+    async def _sweep(self) -> None:
+        while True:
+            await anyio.sleep(self._policy.idle_ms / 2000)
+            before = anyio.current_time() - self._policy.idle_ms / 1000
+            for kept in list(self._kept.values()):
+                for worker in [each for each in kept if each.idle_since < before]:
+                    assert self._zygote is not None, "workers are kept only while there is a zygote"
+                    self._forget(worker)
+                    self._zygote.kill(worker)
+
+    async def _close(self) -> None:
+        if self._zygote is not None:
+            await self._zygote.close()
+
+
+async def _in_a_thread(function: Callable[[], Outcome | None]) -> Outcome | None:
+    return await anyio.to_thread.run_sync(function)
+
+
+def _inspection(outcome: Outcome) -> Inspection:
+    """What a worker's word about a script is worth: its type, or a problem."""
+    if isinstance(outcome, Value):
+        try:
+            return msgspec.json.decode(outcome.value, type=Inspection)
+        except (msgspec.MsgspecError, RecursionError):
+            outcome = ProtocolViolation(message="an inspection that is none")
+    message = f"the inspection ended with {type(outcome).__name__}"
+    hint = "at the top level a script only declares; work belongs into handlers"
+    problem = Problem(code=Code.LOAD_ERROR, message=message, hint=hint)
+    return Inspection(declaration=None, problems=[problem], problem_count=1)
