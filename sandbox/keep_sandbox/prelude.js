@@ -98,9 +98,38 @@
 
   const cut = (text, length) => (text.length > length ? `${apply(slice, text, [0, length - 1])}…` : text);
 
-  const textOf = (value, room) => {
-    const trail = { __proto__: null, depth: 0, keys: [], seen: [], room };
-    return put(trail, value);
+  // A loop and not a recursion: how deep a value may be does not depend on how deep the script's own stack is.
+  const textOf = (root, room) => {
+    const trail = { __proto__: null, depth: 0, keys: [], levels: [], room };
+    let value = root;
+    let text = "";
+    for (;;) {
+      text += typeof value === "object" && value !== null ? open(trail, value) : scalar(trail, value);
+      for (;;) {
+        // A long text made of pieces is a rope inside the engine, and the binding cannot carry one.
+        if (trail.depth === 0) return apply(slice, text, [0]);
+        const level = trail.levels[trail.depth - 1];
+        if (level.next >= level.length) {
+          text += level.names === null ? "]" : "}";
+          trail.depth--;
+          continue;
+        }
+        const key = level.names === null ? level.next : level.names[level.next];
+        level.next++;
+        trail.keys[trail.depth - 1] = key;
+        value = level.value[key];
+        if (level.names === null) {
+          if (key > 0) text += ",";
+          break;
+        }
+        if (value === undefined) continue; // as JSON.stringify: reading it back gives undefined again
+        take(trail, key.length + 4);
+        if (!apply(isWellFormed, key, [])) throw fault("invalid", trail, "a key with half a surrogate pair");
+        text += level.isEmpty ? `${jsonText(key)}:` : `,${jsonText(key)}:`;
+        level.isEmpty = false;
+        break;
+      }
+    }
   };
 
   const take = (trail, length) => {
@@ -108,13 +137,12 @@
     if (trail.room < 0) throw fault("size", trail, `more than ${limits.value_bytes} bytes`);
   };
 
-  const put = (trail, value) => {
+  const scalar = (trail, value) => {
     switch (typeof value) {
-      case "string": {
+      case "string":
         take(trail, value.length + 2);
         if (!apply(isWellFormed, value, [])) throw fault("invalid", trail, "a string with half a surrogate pair");
         return jsonText(value);
-      }
       case "number":
         if (!isFinite(value)) throw fault("invalid", trail, `${value} is not JSON`);
         take(trail, 1);
@@ -123,10 +151,9 @@
         take(trail, 4);
         return value ? "true" : "false";
       case "undefined":
+      case "object":
         take(trail, 4);
         return "null";
-      case "object":
-        return value === null ? (take(trail, 4), "null") : putObject(trail, value);
       case "bigint":
         throw fault("invalid", trail, "a BigInt is not JSON; use Number() or String()");
       default:
@@ -134,21 +161,29 @@
     }
   };
 
-  const putObject = (trail, value) => {
-    const depth = trail.depth;
-    if (depth >= limits.value_depth) throw fault("invalid", trail, `nested more than ${limits.value_depth} deep`);
-    for (let i = 0; i < depth; i++) {
-      if (trail.seen[i] === value) throw fault("invalid", trail, "a cycle is not JSON");
+  const open = (trail, value) => {
+    if (trail.depth >= limits.value_depth) throw fault("invalid", trail, `nested more than ${limits.value_depth} deep`);
+    for (let i = 0; i < trail.depth; i++) {
+      if (trail.levels[i].value === value) throw fault("invalid", trail, "a cycle is not JSON");
     }
-    const list = isArray(value);
-    if (!list) {
+    const isList = isArray(value);
+    let names = null;
+    let length;
+    if (isList) {
+      length = value.length;
+      if (typeof length !== "number" || !(length >= 0)) throw fault("invalid", trail, "an array without a length");
+      // Before the elements: an empty array may claim four thousand million of them.
+      take(trail, length + 2);
+    } else {
       const prototype = getPrototypeOf(value);
       if (prototype !== null && prototype !== ObjectPrototype) throw fault("invalid", trail, whatItIs(prototype));
+      names = objectKeys(value);
+      length = names.length;
+      take(trail, 2);
     }
-    trail.seen[depth] = value;
-    const text = list ? putList(trail, value, depth) : putRecord(trail, value, depth);
-    trail.depth = depth;
-    return text;
+    trail.levels[trail.depth] = { __proto__: null, value, names, length, next: 0, isEmpty: true };
+    trail.depth++;
+    return isList ? "[" : "{";
   };
 
   const whatItIs = (prototype) => {
@@ -157,37 +192,6 @@
     if (prototype === RealSet.prototype) return "a Set is not JSON; use Array.from()";
     if (prototype === RealPromise.prototype) return "a Promise is not JSON; await it";
     return "not a plain object; copy what is needed into one";
-  };
-
-  const putList = (trail, value, depth) => {
-    const length = value.length;
-    if (typeof length !== "number" || !(length >= 0)) throw fault("invalid", trail, "an array without a length");
-    // Before the loop: an empty array may claim four thousand million elements.
-    take(trail, length + 2);
-    let text = "[";
-    for (let i = 0; i < length; i++) {
-      trail.keys[depth] = i;
-      trail.depth = depth + 1;
-      text += i === 0 ? put(trail, value[i]) : `,${put(trail, value[i])}`;
-    }
-    return `${text}]`;
-  };
-
-  const putRecord = (trail, value, depth) => {
-    const names = objectKeys(value);
-    take(trail, 2);
-    let text = "{";
-    for (let i = 0; i < names.length; i++) {
-      const name = names[i];
-      trail.keys[depth] = name;
-      trail.depth = depth + 1;
-      const member = value[name];
-      if (member === undefined) continue; // as JSON.stringify: reading it back gives undefined again
-      take(trail, name.length + 4);
-      if (!apply(isWellFormed, name, [])) throw fault("invalid", trail, "a key with half a surrogate pair");
-      text += text === "{" ? `${jsonText(name)}:${put(trail, member)}` : `,${jsonText(name)}:${put(trail, member)}`;
-    }
-    return `${text}}`;
   };
 
   // --- errors, described here, on the script's own budget ----------------------------------------------------------

@@ -18,7 +18,6 @@ from keep_sandbox.protocol import (
     Abort,
     Answer,
     Asked,
-    BadFrame,
     Ended,
     FrameReader,
     Idle,
@@ -32,23 +31,24 @@ from keep_sandbox.protocol import (
     to_worker,
 )
 
-EXIT_BAD_HOST = 82
+EXIT_FAILED = 82
 _READ_BYTES = 1 << 16
 
 
 def serve(descriptor: int, guest: Guest, limits: Limits, mode: jail.Mode, parent: int, invocations: int) -> None:
-    """What the forked child does. Does not return."""
+    """What the forked child does. Never returns: what is above it on the stack is the zygote's."""
+    code = EXIT_FAILED
     try:
         socket = jail.close_all_but(descriptor)
         jail.enter(mode, limits, parent=parent, invocations=invocations)
         _Worker(socket, guest, limits).run()
+        code = 0
     except MemoryError:
-        os._exit(EXIT_MEMORY)
-    except BadFrame:
-        os._exit(EXIT_BAD_HOST)
+        code = EXIT_MEMORY
     except BrokenPipeError:
-        pass  # the host is gone, or done with this worker
-    os._exit(0)
+        code = 0  # the host is gone, or done with this worker
+    finally:
+        os._exit(code)
 
 
 class _Worker:

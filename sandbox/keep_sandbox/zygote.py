@@ -107,7 +107,6 @@ class _Zygote:
             signal.set_wakeup_fd(-1)
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             serve(descriptor, self._guest, options.limits, options.mode, parent, options.invocations)
-            os._exit(0)
         os.close(descriptor)
         self._workers[pid] = serial
         self._send(encode(Spawned(serial, pid)))

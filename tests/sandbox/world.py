@@ -1,0 +1,195 @@
+"""What the tests of the sandbox share: scripts, a host that answers them, and attacks with what contains them."""
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from keep_actors.sandbox_pool import Call, SandboxPool
+from keep_sandbox import (
+    CallLimit,
+    Capabilities,
+    CpuLimit,
+    Deadlock,
+    EngineCrash,
+    InvalidValue,
+    Invocation,
+    Kind,
+    Limits,
+    MemoryLimit,
+    Mutation,
+    Outcome,
+    Refused,
+    Request,
+    ScriptError,
+    SizeLimit,
+    StackLimit,
+    Value,
+    WallLimit,
+)
+from keep_sandbox.seccomp import is_supported
+from keep_sandbox.trusted import TrustedCall
+
+NOW_MS = 1_700_000_000_000
+SEED = 7
+GMAIL = Capabilities(connectors={"gmail": {"search": "read", "send": "mutation"}})
+
+needs_jail = pytest.mark.skipif(not is_supported(), reason="jailed workers need Linux on x86_64 or aarch64")
+
+
+def prepare_script(body: str, top: str = "") -> str:
+    """A whole script with this body as the `prepare` of consumer `c`, on line 2."""
+    return (
+        f"{top}\nexport default Keep.workflow({{consumers:{{c:Keep.consumer({{async prepare(ctx, ev){{ {body} }}}})}}}});"
+    )
+
+
+def prepare(body: str, *, capabilities: Capabilities = GMAIL, args: str = "[{}]") -> Invocation:
+    """An invocation of that script."""
+    return invocation(prepare_script(body), capabilities=capabilities, args=args)
+
+
+def invocation(
+    source: str,
+    handler: str = "consumers.c.prepare",
+    *,
+    capabilities: Capabilities = GMAIL,
+    args: str = "[{}]",
+    seed: int = SEED,
+) -> Invocation:
+    """An invocation at a fixed time with a fixed seed."""
+    return Invocation(
+        source=source, handler=handler, args=args, capabilities=capabilities, now_ms=NOW_MS, seed=seed
+    )
+
+
+Reply = Callable[[Request], str | Exception | None]
+"""What the host does with a request: an answer as JSON text, an error to reject it with, or None to refuse it."""
+
+
+class Rejected(Exception):  # noqa: N818 - the host's own word for it
+    """The request gets an error that the script may catch."""
+
+
+def gmail(request: Request) -> str | Exception | None:
+    """The host of the attacks: `fatal` is refused, `bad` is rejected, anything else finds two mails."""
+    params = json.loads(request.params)
+    query = params.get("q") if isinstance(params, dict) else None
+    if query == "fatal":
+        return None
+    return Rejected("nope") if query == "bad" else "[1,2]"
+
+
+async def drive(call: Call, reply: Reply = gmail) -> Outcome:
+    """Answer an invocation until it ends."""
+    while True:
+        outcome = await call.next()
+        if not isinstance(outcome, Request):
+            return outcome
+        said = reply(outcome)
+        if said is None:
+            return await call.refuse("refused by the test")
+        if isinstance(said, Exception):
+            await call.reject(outcome.id, str(said))
+        else:
+            await call.answer(outcome.id, said)
+
+
+async def run(pool: SandboxPool, invocation: Invocation, reply: Reply = gmail, workflow_id: str = "w") -> Outcome:
+    """Run one invocation to its end."""
+    async with pool.invoke(workflow_id, invocation) as call:
+        return await drive(call, reply)
+
+
+@dataclass
+class Trace:
+    """Everything that could be seen of a trusted invocation."""
+
+    outcome: Outcome
+    requests: list[Request]
+    logs: list[str]
+
+
+def trusted(invocation: Invocation, reply: Reply = gmail, limits: Limits | None = None) -> Trace:
+    """Run one invocation to its end in this process."""
+    call = TrustedCall(invocation, limits) if limits is not None else TrustedCall(invocation)
+    requests: list[Request] = []
+    while True:
+        outcome = call.next()
+        if not isinstance(outcome, Request):
+            return Trace(outcome, requests, call.logs)
+        requests.append(outcome)
+        said = reply(outcome)
+        if said is None:
+            return Trace(call.refuse("refused by the test"), requests, call.logs)
+        if isinstance(said, Exception):
+            call.reject(outcome.id, str(said))
+        else:
+            call.answer(outcome.id, said)
+
+
+@dataclass(frozen=True)
+class Attack:
+    """One hostile script and the outcomes that count as contained."""
+
+    id: str
+    source: str
+    expect: tuple[str, ...]
+
+    def is_contained_by(self, outcome: Outcome) -> bool:
+        """Whether that is one of them."""
+        word = label(outcome)
+        return any(word == expected or (expected == "done:" and word.startswith("done:")) for expected in self.expect)
+
+
+def attacks(name: str) -> list[Attack]:
+    """The attacks of one file."""
+    file: dict[str, Any] = json.loads((Path(__file__).parent / "attacks" / name).read_text("utf-8"))
+    return [
+        Attack(
+            attack["id"],
+            attack["module"] if "module" in attack else prepare_script(attack["body"], attack["top"]),
+            tuple(attack["expect"]),
+        )
+        for attack in file["attacks"]
+    ]
+
+
+def label(outcome: Outcome) -> str:
+    """An outcome in the words of the attack files."""
+    match outcome:
+        case Value():
+            return f"done:{outcome.value}"
+        case Mutation():
+            return "mutate"
+        case Refused():
+            return "abort"
+        case WallLimit():
+            return "wall"
+        case CpuLimit():
+            return "killed" if outcome.hard else "fail:Interrupted"
+        case EngineCrash():
+            return "crash"
+        case MemoryLimit():
+            return "fail:InternalError"
+        case StackLimit():
+            return "fail:RangeError"
+        case CallLimit():
+            return "fail:TooManyCalls"
+        case SizeLimit() | InvalidValue():
+            return "fail:TypeError"
+        case Deadlock():
+            return "fail:Deadlock"
+        case ScriptError():
+            return "fail:Load" if outcome.phase == "load" else f"fail:{outcome.name}"
+        case _:
+            return repr(outcome)
+
+
+ITEMS = Capabilities(
+    with_item=True, connectors={"gmail": {"search": "read", "send": "mutation"}}, mutation_is_terminal=False
+)
+OPEN_KINDS = (Kind.ITEM_OPEN, Kind.ITEM_CLOSE)
