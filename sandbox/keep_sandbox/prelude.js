@@ -25,6 +25,7 @@
   const jsonParse = JSON.parse;
   const jsonText = JSON.stringify;
   const slice = String.prototype.slice;
+  const indexOf = String.prototype.indexOf;
   const isWellFormed = String.prototype.isWellFormed;
   const toWellFormed = String.prototype.toWellFormed;
   const RealPromise = Promise;
@@ -77,9 +78,9 @@
 
   const pathOf = (trail) => {
     let path = "";
-    for (let i = 0; i < trail.depth; i++) {
+    for (let i = 1; i <= trail.depth; i++) {
       const key = trail.keys[i];
-      if (typeof key === "number") path += `[${key}]`;
+      if (isArray(trail.holders[i])) path += `[${key}]`;
       else if (isName(key)) path += path === "" ? key : `.${key}`;
       else path += `[${jsonText(cut(apply(toWellFormed, key, []), 80))}]`;
     }
@@ -98,92 +99,79 @@
 
   const cut = (text, length) => (text.length > length ? `${apply(slice, text, [0, length - 1])}…` : text);
 
-  // A loop and not a recursion: how deep a value may be does not depend on how deep the script's own stack is.
+  // The engine's own stringify reads and writes, each member once; we only look at each value before it is written.
   const textOf = (root, room) => {
-    const trail = { __proto__: null, depth: 0, keys: [], levels: [], room };
-    let value = root;
-    let text = "";
-    for (;;) {
-      text += typeof value === "object" && value !== null ? open(trail, value) : scalar(trail, value);
-      for (;;) {
-        // A long text made of pieces is a rope inside the engine, and the binding cannot carry one.
-        if (trail.depth === 0) return apply(slice, text, [0]);
-        const level = trail.levels[trail.depth - 1];
-        if (level.next >= level.length) {
-          text += level.names === null ? "]" : "}";
-          trail.depth--;
-          continue;
+    const trail = { __proto__: null, depth: -1, holders: [], keys: [] };
+    let left = room;
+    const given = getOwnPropertyDescriptor(RealDate.prototype, "toJSON");
+    // A Date would become a string before we see it, and come back as something else than it went.
+    if (given !== undefined) defineProperty(RealDate.prototype, "toJSON", { __proto__: null, value: undefined });
+    let text;
+    try {
+      text = jsonText(root, function (key, value) {
+        left -= key.length + 1;
+        if (typeof value === "string") left -= value.length + 2;
+        else if (typeof value === "object") {
+          if (value !== null) lookInside(trail, this, key, value, left);
+        } else if (typeof value !== "boolean" && value !== undefined && !isFinite(value)) {
+          throw faultAt("invalid", trail, this, key, whatIsWrong(value));
         }
-        const key = level.names === null ? level.next : level.names[level.next];
-        level.next++;
-        trail.keys[trail.depth - 1] = key;
-        value = level.value[key];
-        if (level.names === null) {
-          if (key > 0) text += ",";
-          break;
+        if (left < 0) throw faultAt("size", trail, this, key, `more than ${limits.value_bytes} bytes`);
+        return value;
+      });
+    } finally {
+      if (given !== undefined) defineProperty(RealDate.prototype, "toJSON", given);
+    }
+    // Half a surrogate pair is the only thing that is written like this. To find out where, our own copy is read.
+    if (apply(indexOf, text, ["\\ud"]) >= 0) {
+      const own = { __proto__: null, depth: -1, holders: [], keys: [] };
+      jsonText(jsonParse(text), function (key, value) {
+        if (!apply(isWellFormed, key, []) || (typeof value === "string" && !apply(isWellFormed, value, []))) {
+          throw faultAt("invalid", own, this, key, "half a surrogate pair is not text");
         }
-        if (value === undefined) continue; // as JSON.stringify: reading it back gives undefined again
-        take(trail, key.length + 4);
-        if (!apply(isWellFormed, key, [])) throw fault("invalid", trail, "a key with half a surrogate pair");
-        text += level.isEmpty ? `${jsonText(key)}:` : `,${jsonText(key)}:`;
-        level.isEmpty = false;
-        break;
-      }
+        if (typeof value === "object") step(own, this, key);
+        return value;
+      });
     }
+    return text;
   };
 
-  const take = (trail, length) => {
-    trail.room -= length;
-    if (trail.room < 0) throw fault("size", trail, `more than ${limits.value_bytes} bytes`);
+  // Where in the value this is: the holders from the outside in, and the key that was taken in each. Only objects
+  // are noted as they are met, which is enough: what else goes wrong is in the last of them, or in one around it.
+  const step = (trail, holder, key) => {
+    let depth = trail.depth;
+    while (depth >= 0 && trail.holders[depth] !== holder) depth--;
+    if (depth < 0) depth = trail.depth + 1;
+    trail.depth = depth;
+    trail.holders[depth] = holder;
+    trail.keys[depth] = key;
   };
 
-  const scalar = (trail, value) => {
-    switch (typeof value) {
-      case "string":
-        take(trail, value.length + 2);
-        if (!apply(isWellFormed, value, [])) throw fault("invalid", trail, "a string with half a surrogate pair");
-        return jsonText(value);
-      case "number":
-        if (!isFinite(value)) throw fault("invalid", trail, `${value} is not JSON`);
-        take(trail, 1);
-        return `${value}`;
-      case "boolean":
-        take(trail, 4);
-        return value ? "true" : "false";
-      case "undefined":
-      case "object":
-        take(trail, 4);
-        return "null";
-      case "bigint":
-        throw fault("invalid", trail, "a BigInt is not JSON; use Number() or String()");
-      default:
-        throw fault("invalid", trail, `a ${typeof value} is not JSON`);
-    }
+  const faultAt = (kind, trail, holder, key, why) => {
+    step(trail, holder, key);
+    return fault(kind, trail, why);
   };
 
-  const open = (trail, value) => {
+  const whatIsWrong = (value) => {
+    if (typeof value === "bigint") return "a BigInt is not JSON; use Number() or String()";
+    return typeof value === "number" ? `${value} is not JSON` : `a ${typeof value} is not JSON`;
+  };
+
+  const lookInside = (trail, holder, key, value, left) => {
+    step(trail, holder, key);
     if (trail.depth >= limits.value_depth) throw fault("invalid", trail, `nested more than ${limits.value_depth} deep`);
-    for (let i = 0; i < trail.depth; i++) {
-      if (trail.levels[i].value === value) throw fault("invalid", trail, "a cycle is not JSON");
+    for (let i = 1; i <= trail.depth; i++) {
+      if (trail.holders[i] === value) throw fault("invalid", trail, "a cycle is not JSON");
     }
-    const isList = isArray(value);
-    let names = null;
-    let length;
-    if (isList) {
-      length = value.length;
+    if (isArray(value)) {
+      const length = value.length;
       if (typeof length !== "number" || !(length >= 0)) throw fault("invalid", trail, "an array without a length");
       // Before the elements: an empty array may claim four thousand million of them.
-      take(trail, length + 2);
-    } else {
-      const prototype = getPrototypeOf(value);
-      if (prototype !== null && prototype !== ObjectPrototype) throw fault("invalid", trail, whatItIs(prototype));
-      names = objectKeys(value);
-      length = names.length;
-      take(trail, 2);
+      if (length > left) throw fault("size", trail, `more than ${limits.value_bytes} bytes`);
+      return;
     }
-    trail.levels[trail.depth] = { __proto__: null, value, names, length, next: 0, isEmpty: true };
-    trail.depth++;
-    return isList ? "[" : "{";
+    const prototype = getPrototypeOf(value);
+    if (prototype !== null && prototype !== ObjectPrototype) throw fault("invalid", trail, whatItIs(prototype));
   };
 
   const whatItIs = (prototype) => {
