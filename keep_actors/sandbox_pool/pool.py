@@ -89,10 +89,10 @@ class SandboxPool:
         self._zygote: Zygote | None = None
         self._zygote_up = anyio.Event()
         self._spares: deque[Worker] = deque()
-        self._starting = 0
         self._kept: dict[str, list[Worker]] = {}
         self._busy: set[Worker] = set()
         self._spare_wanted = anyio.Event()
+        self._spare_came = anyio.Event()
         self._spawned = 0
         self._restarts = 0
 
@@ -153,6 +153,11 @@ class SandboxPool:
             zygote_pid=self._zygote.process.pid if self._zygote is not None else None,
             worker_pids=[worker.pid for worker in workers if worker.pid is not None],
         )
+
+    async def wait_for_spares(self) -> None:
+        """Return once as many workers wait as there should be: at start, or before a crowd is let in."""
+        while self._mode != "thread" and len(self._spares) < self._policy.spares:
+            await self._spare_came.wait()
 
     @asynccontextmanager
     async def invoke(self, workflow_id: str, invocation: Invocation) -> AsyncIterator[Call]:
@@ -327,6 +332,8 @@ class SandboxPool:
                 worker = await self._spawn(zygote)
                 if worker is not None and not worker.exited.is_set():
                     self._spares.append(worker)
+                    self._spare_came.set()
+                    self._spare_came = anyio.Event()
 
     async def _sweep(self) -> None:
         while True:

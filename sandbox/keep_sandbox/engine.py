@@ -33,7 +33,13 @@ from keep_sandbox.outcomes import (
 ENGINE_VERSION = "0.17.0.2"
 """The one that the tests have seen. The way round below rests on how this binding is built."""
 
-_PRELUDE = "\n" * SCRIPT_LINES_MAX + resources.files("keep_sandbox").joinpath("prelude.js").read_text("utf-8")
+
+def _behind_the_script(file: str) -> str:
+    return "\n" * SCRIPT_LINES_MAX + resources.files("keep_sandbox").joinpath(file).read_text("utf-8")
+
+
+_PRELUDE = _behind_the_script("prelude.js")
+_DECLARE = _behind_the_script("declare.js")
 _FRAME = re.compile(r"^\s*at (?:(.{1,200}?) \()?<input>:(\d{1,9}):(\d{1,9})\)?$")
 _JOBS_PER_LOOK = 128
 
@@ -149,8 +155,10 @@ class Guest:
         """Load the script and report what it declares, as a value. No handler is called."""
         given = {"limits": msgspec.to_builtins(self._limits), "now_ms": 0, "seed": 0}
         given["capabilities"] = msgspec.to_builtins(Capabilities())
+        describe = self._context.eval(_DECLARE)
         if self._load(source, given, sink):
-            self._step("declare")
+            self._step("declare", describe)
+        del describe
 
     def answer(self, request_id: int, value: str) -> None:
         """Settle a request with a value (JSON text), and let the script go on."""

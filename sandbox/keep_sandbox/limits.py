@@ -21,7 +21,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     heap_bytes: int = 64 * 1024 * 1024
     address_space_bytes: int = 512 * 1024 * 1024
-    js_stack_bytes: int = 256 * 1024
+    js_stack_bytes: int = 1024 * 1024
+    """About 600 calls deep. A frame takes 1.7 KB, so a quarter of this is too little for honest recursion."""
 
     value_bytes: int = 1024 * 1024
     value_depth: int = 64

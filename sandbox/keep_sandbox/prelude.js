@@ -401,67 +401,18 @@
     );
   };
 
-  const list = (value) => {
-    if (value === undefined) return null;
-    const found = [];
-    if (typeof value === "string") found[0] = value;
-    else if (isArray(value)) for (let i = 0; i < value.length && i < 1000; i++) found[i] = typeof value[i] === "string" ? value[i] : "";
-    else if (value !== null && typeof value === "object") return objectKeys(value);
-    return found;
-  };
-
-  const plain = (value) => {
-    if (value === undefined) return null;
-    try {
-      return jsonParse(textOf(value, 4096));
-    } catch {
-      return "?";
-    }
-  };
-
-  const each = (group, describe) => {
-    const found = create(null);
-    if (group === null || typeof group !== "object") return found;
-    const names = objectKeys(group);
-    for (let i = 0; i < names.length && i < 1000; i++) found[names[i]] = describe(group[names[i]]);
-    return found;
-  };
-
-  const scheduled = (entry) => ({
-    __proto__: null,
-    handler: typeof entry === "function" || typeof member(entry, "handler") === "function",
-    publishes: typeof entry === "function" ? null : list(member(entry, "publishes")),
-    schedule: typeof entry === "function" ? null : plain(member(entry, "schedule")),
-  });
-
-  const consumer = (entry) => ({
-    __proto__: null,
-    subscribe: list(member(entry, "subscribe")),
-    publishes: list(member(entry, "publishes")),
-    prepare: typeof member(entry, "prepare") === "function",
-    mutate: typeof member(entry, "mutate") === "function",
-    next: typeof member(entry, "next") === "function",
-  });
-
-  // What the script declares, with its handlers left alone.
-  const declare = () => {
+  // For `inspect`: what the script declares, read by a function that only then is there (declare.js).
+  const declare = (describe) => {
     then(
       import("<input>"),
       (namespace) => {
+        let found;
         try {
-          const workflow = workflowOf(namespace);
-          const name = member(workflow, "name");
-          done({
-            __proto__: null,
-            name: typeof name === "string" ? name : null,
-            topics: list(member(workflow, "topics")),
-            producers: each(member(workflow, "producers"), scheduled),
-            consumers: each(member(workflow, "consumers"), consumer),
-            jobs: each(member(workflow, "jobs"), scheduled),
-          });
+          found = describe(workflowOf(namespace), freeze({ __proto__: null, member, textOf, jsonParse, objectKeys, isArray, create }));
         } catch (error) {
-          fail(error);
+          return fail(error);
         }
+        done(found);
       },
       fail,
     );
@@ -600,7 +551,7 @@
       case "start":
         return start(a, b);
       case "declare":
-        return declare();
+        return declare(a);
       case "settle":
         return settle(a, b, c);
       case "stuck":

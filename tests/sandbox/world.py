@@ -17,7 +17,6 @@ from keep_sandbox import (
     EngineCrash,
     InvalidValue,
     Invocation,
-    Kind,
     Limits,
     MemoryLimit,
     Mutation,
@@ -42,9 +41,8 @@ needs_jail = pytest.mark.skipif(not is_supported(), reason="jailed workers need 
 
 def prepare_script(body: str, top: str = "") -> str:
     """A whole script with this body as the `prepare` of consumer `c`, on line 2."""
-    return (
-        f"{top}\nexport default Keep.workflow({{consumers:{{c:Keep.consumer({{async prepare(ctx, ev){{ {body} }}}})}}}});"
-    )
+    consumer = f"Keep.consumer({{async prepare(ctx, ev){{ {body} }}}})"
+    return f"{top}\nexport default Keep.workflow({{consumers:{{c:{consumer}}}}});"
 
 
 def prepare(body: str, *, capabilities: Capabilities = GMAIL, args: str = "[{}]") -> Invocation:
@@ -61,16 +59,14 @@ def invocation(
     seed: int = SEED,
 ) -> Invocation:
     """An invocation at a fixed time with a fixed seed."""
-    return Invocation(
-        source=source, handler=handler, args=args, capabilities=capabilities, now_ms=NOW_MS, seed=seed
-    )
+    return Invocation(source=source, handler=handler, args=args, capabilities=capabilities, now_ms=NOW_MS, seed=seed)
 
 
 Reply = Callable[[Request], str | Exception | None]
 """What the host does with a request: an answer as JSON text, an error to reject it with, or None to refuse it."""
 
 
-class Rejected(Exception):  # noqa: N818 - the host's own word for it
+class Rejected(Exception):
     """The request gets an error that the script may catch."""
 
 
@@ -158,38 +154,33 @@ def attacks(name: str) -> list[Attack]:
     ]
 
 
+WORDS: dict[type, str] = {
+    Mutation: "mutate",
+    Refused: "abort",
+    WallLimit: "wall",
+    EngineCrash: "crash",
+    MemoryLimit: "fail:InternalError",
+    StackLimit: "fail:RangeError",
+    CallLimit: "fail:TooManyCalls",
+    SizeLimit: "fail:TypeError",
+    InvalidValue: "fail:TypeError",
+    Deadlock: "fail:Deadlock",
+}
+
+
 def label(outcome: Outcome) -> str:
     """An outcome in the words of the attack files."""
     match outcome:
         case Value():
             return f"done:{outcome.value}"
-        case Mutation():
-            return "mutate"
-        case Refused():
-            return "abort"
-        case WallLimit():
-            return "wall"
         case CpuLimit():
             return "killed" if outcome.hard else "fail:Interrupted"
-        case EngineCrash():
-            return "crash"
-        case MemoryLimit():
-            return "fail:InternalError"
-        case StackLimit():
-            return "fail:RangeError"
-        case CallLimit():
-            return "fail:TooManyCalls"
-        case SizeLimit() | InvalidValue():
-            return "fail:TypeError"
-        case Deadlock():
-            return "fail:Deadlock"
         case ScriptError():
             return "fail:Load" if outcome.phase == "load" else f"fail:{outcome.name}"
         case _:
-            return repr(outcome)
+            return WORDS.get(type(outcome)) or repr(outcome)
 
 
 ITEMS = Capabilities(
     with_item=True, connectors={"gmail": {"search": "read", "send": "mutation"}}, mutation_is_terminal=False
 )
-OPEN_KINDS = (Kind.ITEM_OPEN, Kind.ITEM_CLOSE)

@@ -1,0 +1,66 @@
+// What a script declares, with its handlers left alone. Evaluated beside the prelude, for `inspect` only, and called with
+// the prelude's own captured tools. Reads hostile objects: every member once, every list and text bounded.
+(workflow, tools) => {
+  "use strict";
+
+  const { member, textOf, jsonParse, objectKeys, isArray, create } = tools;
+
+  const ENTRIES_MAX = 1000;
+  const SCHEDULE_CHARS_MAX = 4096;
+
+  const list = (value) => {
+    if (value === undefined) return null;
+    const found = [];
+    if (typeof value === "string") found[0] = value;
+    else if (isArray(value)) {
+      for (let i = 0; i < value.length && i < ENTRIES_MAX; i++) {
+        const entry = value[i];
+        found[i] = typeof entry === "string" ? entry : "";
+      }
+    } else if (value !== null && typeof value === "object") return objectKeys(value);
+    return found;
+  };
+
+  const plain = (value) => {
+    if (value === undefined) return null;
+    try {
+      return jsonParse(textOf(value, SCHEDULE_CHARS_MAX));
+    } catch {
+      return "?";
+    }
+  };
+
+  const each = (group, describe) => {
+    const found = create(null);
+    if (group === null || typeof group !== "object") return found;
+    const names = objectKeys(group);
+    for (let i = 0; i < names.length && i < ENTRIES_MAX; i++) found[names[i]] = describe(group[names[i]]);
+    return found;
+  };
+
+  const scheduled = (entry) => ({
+    __proto__: null,
+    handler: typeof entry === "function" || typeof member(entry, "handler") === "function",
+    publishes: typeof entry === "function" ? null : list(member(entry, "publishes")),
+    schedule: typeof entry === "function" ? null : plain(member(entry, "schedule")),
+  });
+
+  const consumer = (entry) => ({
+    __proto__: null,
+    subscribe: list(member(entry, "subscribe")),
+    publishes: list(member(entry, "publishes")),
+    prepare: typeof member(entry, "prepare") === "function",
+    mutate: typeof member(entry, "mutate") === "function",
+    next: typeof member(entry, "next") === "function",
+  });
+
+  const name = member(workflow, "name");
+  return {
+    __proto__: null,
+    name: typeof name === "string" ? name : null,
+    topics: list(member(workflow, "topics")),
+    producers: each(member(workflow, "producers"), scheduled),
+    consumers: each(member(workflow, "consumers"), consumer),
+    jobs: each(member(workflow, "jobs"), scheduled),
+  };
+};
