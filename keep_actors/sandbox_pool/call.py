@@ -70,7 +70,7 @@ class JailedCall:
         worker: Worker,
         work: Invocation | tuple[str, dict[str, str] | None],
         limits: Limits,
-        replace: Callable[[], Awaitable[tuple[Zygote, Worker]]] | None = None,
+        replace: "Callable[[JailedCall], Awaitable[tuple[Zygote, Worker]]] | None" = None,
     ) -> None:
         self.zygote = zygote
         self.worker = worker
@@ -167,7 +167,7 @@ class JailedCall:
         if isinstance(outcome, WorkerLost) and not self._heard and self._replace is not None:
             # It died before it said a word: nothing of the script was seen, so another worker may do it.
             replace, self._replace = self._replace, None
-            self.zygote, self.worker = await replace()
+            self.zygote, self.worker = await replace(self)
             self._conversation = self._begin()
             await self.start()
             return None

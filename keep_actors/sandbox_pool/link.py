@@ -34,7 +34,8 @@ class Link(Generic[F]):
             try:
                 data = self._socket.recv(_READ_BYTES)
             except BlockingIOError:
-                await anyio.wait_readable(self._socket)
+                if not await self._is_readable():
+                    return None
                 waited = True
                 continue
             except OSError:
@@ -48,6 +49,14 @@ class Link(Generic[F]):
             await checkpoint()
         return frame
 
+    async def _is_readable(self) -> bool:
+        """Wait for something to read. False when the link was closed on this side meanwhile."""
+        try:
+            await anyio.wait_readable(self._socket)
+        except anyio.ClosedResourceError:
+            return False
+        return True
+
     async def send(self, data: bytes) -> None:
         """Send all of it. Nothing is raised when the other side is gone: the reader learns that."""
         view = memoryview(data)
@@ -55,7 +64,10 @@ class Link(Generic[F]):
             try:
                 view = view[self._socket.send(view) :]
             except BlockingIOError:
-                await anyio.wait_writable(self._socket)
+                try:
+                    await anyio.wait_writable(self._socket)
+                except anyio.ClosedResourceError:
+                    return
             except OSError:
                 return
 

@@ -143,15 +143,15 @@ class SandboxPool:
     @property
     def stats(self) -> PoolStats:
         """What there is now."""
-        workers = self._zygote.workers if self._zygote is not None else []
+        zygote = self._zygote if self._zygote is not None and self._zygote.is_up else None
         return PoolStats(
             spares=len(self._spares),
             kept=sum(map(len, self._kept.values())),
             busy=len(self._busy),
             spawned=self._spawned,
             zygote_restarts=self._restarts,
-            zygote_pid=self._zygote.process.pid if self._zygote is not None else None,
-            worker_pids=[worker.pid for worker in workers if worker.pid is not None],
+            zygote_pid=zygote.process.pid if zygote is not None else None,
+            worker_pids=[each.pid for each in zygote.workers if each.pid is not None] if zygote is not None else [],
         )
 
     async def wait_for_spares(self) -> None:
@@ -171,7 +171,7 @@ class SandboxPool:
                     thread_call.close()
                 return
             zygote, worker = await self._take(workflow_id)
-            call = JailedCall(zygote, worker, invocation, self._limits, lambda: self._fresh(workflow_id))
+            call = JailedCall(zygote, worker, invocation, self._limits, self._replace)
             try:
                 await call.start()
                 yield call
@@ -231,6 +231,11 @@ class SandboxPool:
                 self._busy.add(worker)
                 return zygote, worker
             await anyio.lowlevel.checkpoint()
+
+    async def _replace(self, call: JailedCall) -> tuple[Zygote, Worker]:
+        """Another worker for a call whose own was lost before it did anything."""
+        self._drop(call.zygote, call.worker)
+        return await self._fresh(call.worker.workflow_id)
 
     async def _spawn(self, zygote: Zygote) -> Worker | None:
         worker = zygote.spawn()
@@ -315,11 +320,11 @@ class SandboxPool:
             if len(deaths) == deaths.maxlen and now - deaths[0] < self._policy.restarts_within_ms / 1000:
                 raise SandboxUnavailable(f"the zygote died {len(deaths) + 1} times in {now - deaths[0]:.1f} s")
             deaths.append(now)
-            self._restarts += 1
             logger.warning(
                 "sandbox: the zygote is gone (exit code %s); starting another", self._zygote.process.returncode
             )
             await self._start_zygote()
+            self._restarts += 1
 
     async def _keep_spares(self) -> None:
         while True:

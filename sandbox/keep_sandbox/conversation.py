@@ -141,7 +141,7 @@ def check_json(text: str, limits: Limits) -> None:
 def _depth_exceeds(value: object, limit: int) -> bool:
     """Level by level, so that depth costs no recursion."""
     level: list[object] = [value]
-    for _ in range(limit + 1):
+    for _ in range(limit):
         below: list[object] = []
         for member in level:
             if isinstance(member, dict):

@@ -1,0 +1,34 @@
+"""A worker that was taken over: in the jail as any other, but it runs what the test tells it, as Python.
+
+The zygote is a fresh interpreter that looks where the host looks, so a `sitecustomize` on the host's path is how it
+is replaced. The "source" of an invocation is then Python, run by the worker when the invocation arrives.
+"""
+
+from pathlib import Path
+
+SITECUSTOMIZE = """
+import ctypes, gc, mmap, os, resource, signal, socket, subprocess, sys, time, threading
+import keep_sandbox.worker
+from keep_sandbox import outcomes, protocol
+from keep_sandbox.outcomes import Kind, Value
+
+libc = ctypes.CDLL(None, use_errno=True)
+# Once before the jail, so that nothing is loaded for the first time inside it.
+libc.getpid()
+libc.syscall(39)
+
+
+class Compromised(keep_sandbox.worker._Worker):
+    def _receive(self, frame):
+        code = frame.invocation.source
+        exec(compile(code, "<attack>", "exec"), {**globals(), "worker": self, "frame": frame, "say": self._write})
+
+
+keep_sandbox.worker._Worker = Compromised
+"""
+
+
+def install(directory: Path) -> str:
+    """Write the module that takes workers over, and return the directory to be put on the path."""
+    (directory / "sitecustomize.py").write_text(SITECUSTOMIZE, "utf-8")
+    return str(directory)
