@@ -1,0 +1,102 @@
+"""What the sandbox refuses to start with, and what is only had by name."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from keep_actors.sandbox_pool import SandboxPool
+from keep_sandbox import EngineUnsuitable, JailUnavailable, Limits, Mutation, Value
+from keep_sandbox import jail as jail_module
+from keep_sandbox.engine import ENGINE_VERSION, check_installation
+from keep_sandbox.seccomp import program
+from tests.sandbox.world import prepare, run
+
+
+def pretend_installed(directory: Path, name: str, version: str) -> str:
+    metadata = directory / f"{name.replace('-', '_')}-{version}.dist-info"
+    metadata.mkdir()
+    (metadata / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
+    return str(directory)
+
+
+def test_the_pinned_engine_is_the_one_that_is_installed() -> None:
+    check_installation()
+
+
+def test_two_engines_with_one_name_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(pretend_installed(tmp_path, "quickjs", "1.19.4"))
+    with pytest.raises(EngineUnsuitable, match="quickjs-ng"):
+        check_installation()
+
+
+def test_another_version_of_the_engine_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(pretend_installed(tmp_path, "quickjs-ng", "9.9"))
+    with pytest.raises(EngineUnsuitable, match=ENGINE_VERSION):
+        check_installation()
+
+
+@pytest.mark.anyio
+async def test_a_pool_does_not_open_with_two_engines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(pretend_installed(tmp_path, "quickjs", "1.19.4"))
+    with pytest.raises(EngineUnsuitable):
+        async with SandboxPool.open(mode="thread"):
+            pass
+
+
+def test_without_a_jail_the_weaker_mode_is_had_by_name_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(jail_module.seccomp, "is_supported", lambda: False)
+    with pytest.raises(JailUnavailable, match="weak"):
+        jail_module.check_available("jailed")
+    jail_module.check_available("weak")
+
+
+@pytest.mark.anyio
+@pytest.mark.skipif(sys.platform == "win32", reason="workers are forked")
+async def test_the_weak_mode_keeps_its_limits() -> None:
+    async with SandboxPool.open(mode="weak", limits=Limits(cpu_soft_ms=50, cpu_hard_ms=100)) as pool:
+        assert await run(pool, prepare("return (await ctx.gmail.search({})).length")) == Value(value="2")
+        assert isinstance(await run(pool, prepare("ctx.gmail.send({}); for(;;);")), Mutation)
+        for body in ("for(;;);", "new Array(2**32-1).join()"):
+            assert type(await run(pool, prepare(body))).__name__ == "CpuLimit"
+        assert await run(pool, prepare("return 1")) == Value(value="1")
+
+
+def decide(code: bytes, arch: int, number: int, arguments: tuple[int, int, int] = (0, 0, 0)) -> str:
+    """What the kernel would do: a little of its interpreter, enough for our filter."""
+    words = {0: number, 4: arch, **{16 + 8 * at: value for at, value in enumerate(arguments)}}
+    lines = [code[at : at + 8] for at in range(0, len(code), 8)]
+    at, accumulator = 0, 0
+    while True:
+        line = lines[at]
+        operation, then, otherwise = int.from_bytes(line[:2], sys.byteorder), line[2], line[3]
+        k = int.from_bytes(line[4:], sys.byteorder)
+        at += 1
+        if operation == 0x20:
+            accumulator = words[k]
+        elif operation == 0x06:
+            return {0x80000000: "kill", 0x7FFF0000: "allow"}[k]
+        else:
+            holds = {0x15: accumulator == k, 0x35: accumulator >= k, 0x45: bool(accumulator & k)}[operation]
+            at += then if holds else otherwise
+
+
+@pytest.mark.parametrize(
+    ("machine", "arch", "read", "mmap", "tgkill", "openat", "execve", "socket"),
+    [("x86_64", 0xC000003E, 0, 9, 234, 257, 59, 41), ("aarch64", 0xC00000B7, 63, 222, 131, 56, 221, 198)],
+)
+def test_the_filter_says_the_same_on_both_machines(
+    machine: str, arch: int, read: int, mmap: int, tgkill: int, openat: int, execve: int, socket: int
+) -> None:
+    code = program(machine, pid=4242)
+    assert decide(code, arch, read) == "allow"
+    assert decide(code, arch, mmap, (0, 4096, 3)) == "allow"
+    assert decide(code, arch, mmap, (0, 4096, 7)) == "kill"
+    assert decide(code, arch, tgkill, (4242, 4242, 6)) == "allow"
+    assert decide(code, arch, tgkill, (1, 1, 9)) == "kill"
+    assert decide(code, 0x40000003, read) == "kill"
+    assert decide(code, arch, 0x40000000 | read) == "kill"
+    for number in (openat, execve, socket, 100_000):
+        assert decide(code, arch, number) == "kill"
+    allowed = [number for number in range(512) if decide(code, arch, number, (4242, 0, 0)) == "allow"]
+    assert len(allowed) == 22
