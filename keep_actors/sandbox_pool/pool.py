@@ -5,6 +5,7 @@ whoever opened it. Nothing outlives the pool, and nothing outlives the host.
 """
 
 import logging
+import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
@@ -35,6 +36,7 @@ from keep_sandbox.outcomes import (
     ScriptError,
     Value,
 )
+from keep_sandbox.worker import EXIT_NO_JAIL
 
 PoolMode: TypeAlias = Literal["jailed", "weak", "thread"]
 
@@ -42,6 +44,7 @@ logger = logging.getLogger(__name__)
 
 # After these a worker is as good as before. After any other end it is not used again.
 _HARMLESS = (Value, Mutation, ScriptError, InvalidValue, Deadlock, Refused)
+_FAILED_STARTS_MAX = 5
 _ALERTS = (EngineCrash, JailViolation, ProtocolViolation)
 
 
@@ -94,6 +97,7 @@ class SandboxPool:
         self._spare_wanted = anyio.Event()
         self._spare_came = anyio.Event()
         self._spawned = 0
+        self._failed_starts = 0
         self._restarts = 0
 
     @classmethod
@@ -115,6 +119,8 @@ class SandboxPool:
         limits = limits or (TRUSTED_LIMITS if mode == "thread" else DEFAULT_LIMITS)
         pool = cls(mode, limits, policy or PoolPolicy(), run_sync or _in_a_thread)
         if mode == "thread":
+            if time.timezone != 0 or time.daylight:
+                logger.warning("sandbox: scripts in threads see this process's time zone; workers see UTC")
             yield pool
             return
         check_available(mode)
@@ -125,6 +131,8 @@ class SandboxPool:
                 tasks.start_soon(pool._supervise)
                 tasks.start_soon(pool._keep_spares)
                 tasks.start_soon(pool._sweep)
+                # A pool that is open can serve: if no worker starts on this machine, that is known here.
+                await pool.wait_for_spares()
                 try:
                     yield pool
                 except Exception as error:
@@ -251,7 +259,23 @@ class SandboxPool:
         finally:
             if not ready:
                 zygote.kill(worker)
-        return worker if ready else None
+        if ready:
+            self._failed_starts = 0
+            return worker
+        await self._note_failed_start(zygote, worker)
+        return None
+
+    async def _note_failed_start(self, zygote: Zygote, worker: Worker) -> None:
+        """A worker can be killed as it starts; when none starts, nobody is to wait for one for ever."""
+        with anyio.move_on_after(1):
+            await worker.exited.wait()
+        if not zygote.is_up:
+            return
+        self._failed_starts += 1
+        if self._failed_starts >= _FAILED_STARTS_MAX:
+            code = worker.returncode
+            why = "the jail cannot be entered on this machine" if code == EXIT_NO_JAIL else "see the log"
+            raise SandboxUnavailable(f"workers do not start (exit code {code}): {why}")
 
     def _give_back(self, call: JailedCall) -> None:
         worker = call.worker

@@ -5,14 +5,19 @@ belongs to by now: a wrong call number, an id that does not count up by one, a k
 more requests or log lines than allowed, text that is not JSON, anything after the end.
 """
 
-from typing import assert_never
+import itertools
+import re
+from typing import Final, assert_never
 
 import msgspec
 
 from keep_sandbox.invocation import Capabilities, Invocation
-from keep_sandbox.limits import Limits
-from keep_sandbox.outcomes import Kind, Mutation, Outcome, Request, Value
+from keep_sandbox.limits import SCRIPT_LINES_MAX, Limits
+from keep_sandbox.outcomes import Ending, Kind, Mutation, Outcome, Place, Request, Value
 from keep_sandbox.protocol import Asked, Ended, FromWorker, Idle, Logged, Ready
+
+ERROR_TEXTS_MAX: Final = 5
+"""A stack is cut before it is put into the author's coordinates, where its lines are longer."""
 
 
 class Violation(Exception):
@@ -61,8 +66,7 @@ class Conversation:
                 return None
             case Ended():
                 self._check_call(frame.call)
-                if isinstance(frame.ending, Value):
-                    check_json(frame.ending.value, self._limits)
+                self._check_ending(frame.ending)
                 self._is_over = True
                 return frame.ending
             case Ready() | Idle():
@@ -84,6 +88,18 @@ class Conversation:
     def _check_call(self, call: int) -> None:
         if call != self._call:
             raise Violation(f"a frame of call {call} during call {self._call}")
+
+    def _check_ending(self, ending: Ending) -> None:
+        if isinstance(ending, Value):
+            check_json(ending.value, self._limits)
+            return
+        # Its words are shown to people and stored: no more of them than our own worker would use.
+        for name in ("name", "message", "path", "stack"):
+            if len(getattr(ending, name, "")) > ERROR_TEXTS_MAX * self._limits.error_chars:
+                raise Violation("more error than allowed")
+        place: Place | None = getattr(ending, "place", None)
+        if place is not None and not (0 <= place.line <= SCRIPT_LINES_MAX and 0 <= place.column < 2**31):
+            raise Violation("a place that no script has")
 
     def _asked(self, frame: Asked) -> Outcome:
         if frame.id != self._last_id + 1:
@@ -130,25 +146,21 @@ def check_json(text: str, limits: Limits) -> None:
     if len(data) > limits.value_bytes:
         raise Violation("a value that is too large")
     try:
-        value = msgspec.json.decode(data)
+        # Checks all of it and makes nothing of it: a megabyte of empty lists would take a tenth of a second to make.
+        msgspec.json.decode(data, type=msgspec.Raw)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise Violation(f"a value that is not JSON: {type(error).__name__}") from None
-    # So few brackets cannot nest too deeply; only what has more is walked.
-    if data.count(b"[") + data.count(b"{") > limits.value_depth and _depth_exceeds(value, limits.value_depth):
+    # So few brackets cannot nest too deeply; only what has more is measured.
+    if data.count(b"[") + data.count(b"{") > limits.value_depth and _depth(data) > limits.value_depth:
         raise Violation("a value that is nested too deeply")
 
 
-def _depth_exceeds(value: object, limit: int) -> bool:
-    """Level by level, so that depth costs no recursion."""
-    level: list[object] = [value]
-    for _ in range(limit):
-        below: list[object] = []
-        for member in level:
-            if isinstance(member, dict):
-                below.extend(item for item in member.values() if isinstance(item, dict | list))
-            elif isinstance(member, list):
-                below.extend(item for item in member if isinstance(item, dict | list))
-        if not below:
-            return False
-        level = below
-    return True
+_STRING: Final = re.compile(rb'"(?:[^"\\]|\\.)*+"')
+_OTHER_BYTES: Final = bytes(byte for byte in range(256) if byte not in b"[]{}")
+_STEPS: Final = bytes.maketrans(b"[{]}", b"\x01\x01\xff\xff")
+
+
+def _depth(data: bytes) -> int:
+    """How deeply valid JSON is nested: its brackets alone, as steps up and down, added up without a loop of ours."""
+    steps = _STRING.sub(b"", data).translate(_STEPS, _OTHER_BYTES)
+    return max(itertools.accumulate(memoryview(steps).cast("b")), default=0)

@@ -10,8 +10,9 @@ import time
 from importlib import metadata, resources
 from typing import Literal, Protocol
 
+# The extension itself: the package around it starts a thread when it is imported, and a zygote must have only one.
+import _quickjs  # type: ignore[import-not-found]  # it has no stubs
 import msgspec
-import quickjs  # type: ignore[import-untyped]  # it has none
 
 from keep_sandbox.invocation import Capabilities, Invocation
 from keep_sandbox.limits import SCRIPT_LINES_MAX, Limits
@@ -87,7 +88,7 @@ class _Fuse:
     the limit is set, and the engine is made to drop its only reference to this object.
     """
 
-    def __init__(self, holder: "list[quickjs.Context]") -> None:
+    def __init__(self, holder: "list[_quickjs.Context]") -> None:
         # Not the context itself: the engine holds this object, and the cycle would outlive the guest.
         self._holder = holder
 
@@ -123,7 +124,7 @@ class Guest:
         self._log_lines = 0
         self._cpu_end = 0.0
         self.ended = False
-        context = quickjs.Context()
+        context = _quickjs.Context()
         context.set_memory_limit(limits.heap_bytes)
         context.set_max_stack_size(limits.js_stack_bytes)
         context.add_callable("__bridge", self._bridge)
@@ -190,7 +191,7 @@ class Guest:
         self._enter("arm")
         try:
             self._context.module(source)
-        except quickjs.JSException as error:
+        except _quickjs.JSException as error:
             self._end(self._ending_of(str(error), "load"))
         except (ValueError, MemoryError) as error:
             self._end(ScriptError(phase="load", name=type(error).__name__, message=str(error)))
@@ -208,7 +209,7 @@ class Guest:
             self._run_jobs()
             if not self._asked:
                 self._enter("stuck")
-        except quickjs.JSException as error:
+        except _quickjs.JSException as error:
             # An interrupt, or memory that ran out where no promise could take the error.
             self._end(self._ending_of(str(error), "run"))
         if self._is_spent():
@@ -271,7 +272,7 @@ class Guest:
             self._context.set_time_limit(0)
             try:
                 self._enter("stop")
-            except quickjs.JSException:
+            except _quickjs.JSException:
                 # One time in thousands the engine's poll falls into this very call; the next one is far away.
                 continue
             break

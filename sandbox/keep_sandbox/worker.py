@@ -32,15 +32,17 @@ from keep_sandbox.protocol import (
 )
 
 EXIT_FAILED = 82
+EXIT_NO_JAIL = 83
 _READ_BYTES = 1 << 16
 
 
 def serve(descriptor: int, guest: Guest, limits: Limits, mode: jail.Mode, parent: int, invocations: int) -> None:
     """What the forked child does. Never returns: what is above it on the stack is the zygote's."""
-    code = EXIT_FAILED
+    code = EXIT_NO_JAIL
     try:
         socket = jail.close_all_but(descriptor)
         jail.enter(mode, limits, parent=parent, invocations=invocations)
+        code = EXIT_FAILED
         _Worker(socket, guest, limits).run()
         code = 0
     except MemoryError:

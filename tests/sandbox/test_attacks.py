@@ -5,25 +5,9 @@ import pytest
 
 from keep_actors.sandbox_pool import PoolPolicy, SandboxPool
 from keep_sandbox import DEFAULT_LIMITS, Limits, Value
-from tests.sandbox.world import attacks, drive, invocation, label, needs_jail, prepare, run
+from tests.sandbox.world import LOOP_DELAY_MAX_S, LoopWatch, attacks, drive, invocation, label, needs_jail, prepare, run
 
 pytestmark = [pytest.mark.anyio, needs_jail]
-
-LOOP_DELAY_MAX_S = 0.250
-TICK_S = 0.005
-
-
-class LoopWatch:
-    """The longest time that the event loop was kept from a task that wanted to run."""
-
-    def __init__(self) -> None:
-        self.worst_s = 0.0
-
-    async def run(self) -> None:
-        while True:
-            started = anyio.current_time()
-            await anyio.sleep(TICK_S)
-            self.worst_s = max(self.worst_s, anyio.current_time() - started - TICK_S)
 
 
 # Our own run with less time, which is all that most of them use.

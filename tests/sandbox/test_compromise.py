@@ -24,7 +24,7 @@ from keep_sandbox import (
     WallLimit,
 )
 from tests.sandbox import compromised
-from tests.sandbox.world import GMAIL, drive, invocation, needs_jail, prepare, run
+from tests.sandbox.world import GMAIL, LOOP_DELAY_MAX_S, LoopWatch, drive, invocation, needs_jail, prepare, run
 
 pytestmark = [pytest.mark.anyio, needs_jail]
 
@@ -159,6 +159,10 @@ FORGED = {
         "[say(protocol.encode(protocol.Asked(1, i, Kind.READ, 'gmail.search', '1'))) for i in range(1, 102)]"
     ),
     "an outcome that is the host's to see": "say(protocol.encode(protocol.Ended(1, outcomes.WorkerLost())))",
+    "an error that is too long": "say(protocol.encode(protocol.Ended(1, outcomes.ScriptError("
+    "phase='run', name='E', message='x' * 100_000))))",
+    "a place that no script has": "say(protocol.encode(protocol.Ended(1, outcomes.CpuLimit("
+    "place=outcomes.Place(99999, 1)))))",
     "more bytes than an invocation has": "[say(protocol.encode(protocol.Logged(1, 'x'))) for _ in iter(int, 1)]",
 }
 
@@ -176,6 +180,28 @@ async def test_a_worker_that_forges_frames_is_killed_and_reported() -> None:
                 missed.append(f"{name}: {outcome}")
         assert pool.stats.kept == 0
     assert missed == []
+
+
+LARGE_VALUES = [
+    "'[' + ','.join(['[]'] * 340000) + ']'",
+    "'[' + ','.join(['{\"\":{}}'] * 125000) + ']'",
+    "'[' + ','.join(['[' * 60 + ']' * 60] * 8500) + ']'",
+    "'[' + ','.join(['\"[]\"'] * 190000) + ']'",
+    "'[' * 500000 + ']' * 500000",
+    "'\"' + 'x' * 1000000 + '\"'",
+]
+
+
+@pytest.mark.usefixtures("taken_over")
+async def test_the_costliest_values_that_a_worker_can_send_do_not_delay_the_event_loop() -> None:
+    watch = LoopWatch()
+    async with SandboxPool.open() as pool, anyio.create_task_group() as tasks:
+        tasks.start_soon(watch.run)
+        for value in LARGE_VALUES:
+            outcome = await run(pool, attack(f"say(protocol.encode(protocol.Ended(1, Value(value={value}))))"))
+            assert isinstance(outcome, Value | ProtocolViolation)
+        tasks.cancel_scope.cancel()
+    assert watch.worst_s < LOOP_DELAY_MAX_S
 
 
 @pytest.mark.usefixtures("taken_over")

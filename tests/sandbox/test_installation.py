@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from keep_actors.sandbox_pool import SandboxPool
+from keep_actors.sandbox_pool import SandboxPool, SandboxUnavailable
 from keep_sandbox import EngineUnsuitable, JailUnavailable, Limits, Mutation, Value
 from keep_sandbox import jail as jail_module
 from keep_sandbox.engine import ENGINE_VERSION, check_installation
 from keep_sandbox.seccomp import program
-from tests.sandbox.world import prepare, run
+from tests.sandbox.world import needs_jail, prepare, run
 
 
 def pretend_installed(directory: Path, name: str, version: str) -> str:
@@ -100,3 +100,15 @@ def test_the_filter_says_the_same_on_both_machines(
         assert decide(code, arch, number) == "kill"
     allowed = [number for number in range(512) if decide(code, arch, number, (4242, 0, 0)) == "allow"]
     assert len(allowed) == 22
+
+
+@needs_jail
+@pytest.mark.anyio
+async def test_a_machine_on_which_no_worker_starts_is_told_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "sitecustomize.py").write_text("import keep_sandbox.seccomp as s\ns.install = lambda *a: 1 / 0\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    with pytest.raises(SandboxUnavailable, match="jail"):
+        async with SandboxPool.open():
+            pass

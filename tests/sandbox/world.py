@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
 
 from keep_actors.sandbox_pool import Call, SandboxPool
@@ -184,3 +185,20 @@ def label(outcome: Outcome) -> str:
 ITEMS = Capabilities(
     with_item=True, connectors={"gmail": {"search": "read", "send": "mutation"}}, mutation_is_terminal=False
 )
+
+LOOP_DELAY_MAX_S = 0.250
+TICK_S = 0.005
+
+
+class LoopWatch:
+    """The longest time that the event loop was kept from a task that wanted to run."""
+
+    def __init__(self) -> None:
+        self.worst_s = 0.0
+
+    async def run(self) -> None:
+        """Watch, until cancelled."""
+        while True:
+            started = anyio.current_time()
+            await anyio.sleep(TICK_S)
+            self.worst_s = max(self.worst_s, anyio.current_time() - started - TICK_S)
