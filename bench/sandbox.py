@@ -55,7 +55,7 @@ def run(quick: bool, emit: Emit) -> None:
 
 
 async def _run(quick: bool, emit: Emit) -> None:
-    count = 150 if quick else 1_000
+    count = 100 if quick else 1_000
     kept: dict[tuple[str, int], dict[str, float]] = {}
     threads: dict[tuple[str, int], dict[str, float]] = {}
     for size, size_name in ((300, "0.3 KB"), (20_000, "20 KB")):

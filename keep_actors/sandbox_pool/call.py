@@ -8,10 +8,9 @@ from collections.abc import Awaitable, Callable
 from typing import Protocol
 
 import anyio
-import msgspec
 
 from keep_actors.sandbox_pool.zygote import Worker, Zygote
-from keep_sandbox.conversation import Conversation, Violation
+from keep_sandbox.conversation import Conversation, Violation, check_json
 from keep_sandbox.invocation import Capabilities, Invocation
 from keep_sandbox.limits import Limits
 from keep_sandbox.outcomes import (
@@ -114,9 +113,7 @@ class JailedCall:
 
     async def answer(self, request_id: int, value: str) -> None:
         """Give a request its answer, as JSON text."""
-        if len(value.encode()) > self._limits.value_bytes:
-            raise ValueError(f"an answer of more than {self._limits.value_bytes} bytes")
-        msgspec.json.decode(value, type=msgspec.Raw)
+        _check_answer(value, self._limits)
         if self._conversation.answered(request_id):
             await self._send(encode(Answer(self.worker.calls, request_id, value)))
 
@@ -220,8 +217,7 @@ class ThreadCall:
 
     async def answer(self, request_id: int, value: str) -> None:
         """Give a request its answer, as JSON text."""
-        if len(value.encode()) > self._limits.value_bytes:
-            raise ValueError(f"an answer of more than {self._limits.value_bytes} bytes")
+        _check_answer(value, self._limits)
         await self._run_sync(lambda: self._call.answer(request_id, value))
 
     async def reject(self, request_id: int, message: str) -> None:
@@ -238,3 +234,11 @@ class ThreadCall:
         """Drop a script that has not ended."""
         if self._terminal is None:
             self._call.refuse("dropped")
+
+
+def _check_answer(value: str, limits: Limits) -> None:
+    """What a connector returned may be no more than what a script may return: the script has to take it."""
+    try:
+        check_json(value, limits)
+    except Violation as error:
+        raise ValueError(f"an answer that cannot be given: {error}") from None

@@ -40,6 +40,8 @@ class Invocation(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     """Where `Math.random` begins. The same seed gives the same numbers."""
 
     def __post_init__(self) -> None:
+        if not self.args.startswith("["):
+            raise ValueError("the arguments are the JSON text of an array")
         address = self.address
         if len(address) != {"producers": 2, "jobs": 2, "consumers": 3}.get(address[0]) or not all(address):
             raise ValueError(f"not the address of a handler: {self.handler!r}")

@@ -102,8 +102,8 @@ async def test_what_a_worker_does_to_itself_is_told_apart() -> None:
     }
     async with SandboxPool.open() as pool:
         for code, expected in endings.items():
-            begin = "worker._begin(1, 575)\n"
-            assert await run(pool, attack(begin + code)) == expected
+            cpu_ms = 100 if isinstance(expected, CpuLimit) else 20_000
+            assert await run(pool, attack(f"worker._begin(1, {cpu_ms})\n{code}")) == expected
 
 
 @pytest.mark.usefixtures("taken_over")

@@ -239,3 +239,38 @@ async def test_a_cancelled_invocation_is_dropped_at_once() -> None:
             await run(pool, prepare("for(;;);"))
         assert scope.cancelled_caught
         assert await run(pool, HEALTHY) == FINE
+
+
+@pytest.mark.parametrize("answer", ["", "{", "undefined", "[" * 65 + "]" * 65, '"' + "x" * 2_000_000 + '"'])
+async def test_an_answer_that_no_script_could_take_is_the_hosts_error(answer: str) -> None:
+    async with SandboxPool.open() as pool, pool.invoke("w", HEALTHY) as call:
+        request = await call.next()
+        assert isinstance(request, Request)
+        with pytest.raises(ValueError, match="answer"):
+            await call.answer(request.id, answer)
+        await call.answer(request.id, "[1,2]")
+        assert await call.next() == FINE
+
+
+async def test_an_answer_to_nobody_is_dropped() -> None:
+    async with SandboxPool.open() as pool:
+        async with pool.invoke("w", prepare("ctx.gmail.search({}); return 1")) as call:
+            request = await call.next()
+            assert isinstance(request, Request)
+            assert await call.next() == Value(value="1")
+            await call.answer(request.id, "1")
+            await call.answer(99, "1")
+        assert await run(pool, HEALTHY) == FINE
+
+
+async def test_more_invocations_than_are_allowed_at_a_time_wait_their_turn() -> None:
+    async with SandboxPool.open(policy=PoolPolicy(concurrent_max=2)) as pool, anyio.create_task_group() as tasks:
+        outcomes: list[object] = []
+
+        async def one(workflow_id: str) -> None:
+            outcomes.append(await run(pool, HEALTHY, workflow_id=workflow_id))
+            assert pool.stats.busy <= 2
+
+        for number in range(10):
+            tasks.start_soon(one, f"w{number}")
+    assert outcomes == [FINE] * 10
