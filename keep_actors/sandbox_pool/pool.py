@@ -9,7 +9,8 @@ import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
-from typing import Literal, TypeAlias
+from functools import partial
+from typing import Literal, TypeAlias, TypeVar
 
 import anyio
 import anyio.lowlevel
@@ -39,6 +40,8 @@ from keep_sandbox.outcomes import (
 from keep_sandbox.worker import EXIT_NO_JAIL
 
 PoolMode: TypeAlias = Literal["jailed", "weak", "thread"]
+
+T = TypeVar("T")
 
 logger = logging.getLogger(__name__)
 
@@ -192,7 +195,7 @@ class SandboxPool:
         `methods` says which connector methods (`gmail.send`) mutate; without it they are judged by their verbs.
         """
         if self._mode == "thread":
-            return inspect(source, methods, self._limits)
+            return await self._run_sync(partial(inspect, source, methods, self._limits))
         async with self._slots:
             zygote, worker = await self._fresh(None)
             call = JailedCall(zygote, worker, (source, dict(methods) if methods is not None else None), self._limits)
@@ -379,7 +382,7 @@ class SandboxPool:
             await self._zygote.close()
 
 
-async def _in_a_thread(function: Callable[[], Outcome | None]) -> Outcome | None:
+async def _in_a_thread(function: Callable[[], T], /) -> T:
     return await anyio.to_thread.run_sync(function)
 
 

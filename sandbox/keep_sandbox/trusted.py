@@ -19,13 +19,14 @@ class TrustedCall:
         self.logs: list[str] = []
         self._invocation = invocation
         self._outcomes: deque[Outcome] = deque()
-        self._guest = Guest(limits)
-        self._started = False
+        self._limits = limits
+        # Made where the script runs: it takes longer than a caller on an event loop would want to wait.
+        self._guest: Guest | None = None
 
     def next(self) -> Outcome:
         """What the script asks for next, or how it ended. Blocks while the script runs."""
-        if not self._started:
-            self._started = True
+        if self._guest is None:
+            self._guest = Guest(self._limits)
             self._guest.run(self._invocation, self)
         assert self._outcomes, "the script waits for an answer, or has ended"
         outcome = self._outcomes.popleft()
@@ -35,16 +36,19 @@ class TrustedCall:
 
     def answer(self, request_id: int, value: str) -> None:
         """Give a request its answer, as JSON text, and let the script go on."""
+        assert self._guest is not None, "a request comes before its answer"
         self._guest.answer(request_id, value)
 
     def reject(self, request_id: int, message: str) -> None:
         """Give a request an error that the script may catch, and let the script go on."""
+        assert self._guest is not None, "a request comes before its answer"
         self._guest.reject(request_id, message)
 
     def refuse(self, reason: str) -> Refused:
         """End the invocation. The script does not learn of it."""
         self._outcomes.clear()
-        self._guest.close()
+        if self._guest is not None:
+            self._guest.close()
         return Refused(reason=reason)
 
     # The sink of the guest.

@@ -1,12 +1,17 @@
 """The thread mode: the same inputs give the same trace, on every run and under every order of other work."""
 
+from collections.abc import Callable
+from typing import TypeVar
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from keep_actors.sandbox_pool import SandboxPool
-from keep_sandbox import Mutation, Outcome, Value
+from keep_sandbox import Mutation, Value
 from tests.sandbox.world import NOW_MS, Trace, drive, invocation, prepare, prepare_script, run, trusted
+
+T = TypeVar("T")
 
 BUSY = """
   const out = [Date.now(), Math.random()];
@@ -47,10 +52,8 @@ async def test_the_pool_runs_trusted_scripts_in_threads_when_told_so() -> None:
 
 @pytest.mark.anyio
 async def test_a_simulation_runs_trusted_scripts_without_a_thread() -> None:
-    async def directly(function: object) -> Outcome | None:
-        assert callable(function)
-        outcome: Outcome | None = function()
-        return outcome
+    async def directly(function: Callable[[], T], /) -> T:
+        return function()
 
     async with SandboxPool.open(mode="thread", run_sync=directly) as pool, pool.invoke("w", prepare(BUSY)) as call:
         assert await drive(call) == trusted(prepare(BUSY)).outcome

@@ -1,8 +1,13 @@
 """What may cross between a script and its host, and what a script is told when something may not."""
 
+import json
+
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from keep_sandbox import Capabilities, InvalidValue, Limits, Place, SizeLimit, Value
+from keep_sandbox.conversation import check_json
 from tests.sandbox.world import GMAIL, gmail, invocation, prepare, trusted
 
 
@@ -66,6 +71,31 @@ def test_the_answers_of_the_host_arrive_as_they_were_sent() -> None:
     )
     outcome = trusted(prepare(body), lambda _: answer).outcome
     assert outcome == Value(value='[["a","__proto__","then"],[1,-0.5,1e+21,true,null,"\\u0000é😀"],true]')
+
+
+json_values = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**53) + 1, 2**53 - 1)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(st.characters(exclude_categories=["Cs"])),
+    lambda inner: (
+        st.lists(inner, max_size=5) | st.dictionaries(st.text(st.characters(exclude_categories=["Cs"])), inner)
+    ),
+    max_leaves=15,
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(json_values)
+def test_every_json_value_crosses_and_comes_back_the_same(value: object) -> None:
+    outcome = trusted(
+        prepare("return await ctx.gmail.search(ev)", args=json.dumps([value])), lambda r: r.params
+    ).outcome
+    assert isinstance(outcome, Value)
+    # As floats: the engine writes 1.0 as 1, and a large number with all its digits.
+    assert json.loads(outcome.value, parse_int=float) == json.loads(json.dumps(value), parse_int=float)
+    check_json(outcome.value, Limits())
 
 
 def test_large_integers_are_neither_cut_nor_rounded_on_the_way() -> None:
