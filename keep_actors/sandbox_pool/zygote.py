@@ -188,6 +188,8 @@ def _popen(theirs: socket.socket, mode: Mode, limits: Limits, invocations: int) 
         "TZ": "UTC",
         # A second arena would be a system call that the jail does not know.
         "MALLOC_ARENA_MAX": "1",
+        # Without these a Python that is not installed in the usual place does not start.
+        **{name: os.environ[name] for name in ("LD_LIBRARY_PATH", "PYTHONHOME") if name in os.environ},
     }
     command = [sys.executable, "-P", "-s", "-m", "keep_sandbox.zygote", msgspec.json.encode(options).decode()]
     return subprocess.Popen(  # noqa: S603 - our own module, with our own arguments

@@ -63,7 +63,7 @@ def check(tree: Tree, declaration: Declaration | None, methods: Mapping[str, Met
 
 def kind_of_call(names: list[str], phase: str, methods: Mapping[str, MethodKind] | None) -> str | None:
     """What a call on `ctx` is: one of the topic calls, `read`, `mutation`, or None when nobody can say."""
-    if len(names) == 1:
+    if len(names) == 1 or names[0] == "item":
         return names[0] if names[0] in _TOPIC_CALLS else None
     full = ".".join(names[:2])
     if methods is not None and full in methods:
@@ -83,9 +83,10 @@ def _check_calls(
     problems: list[Problem],
 ) -> None:
     mutations: list[Node] = []
-    for call, names in handler.calls():
+    for call, names in handler.uses():
         kind = kind_of_call(names, handler.phase, methods)
-        if kind is None:
+        # A mutation is not even to be named where it may not be called; to name anything else does nothing.
+        if kind is None or (call.kind != "call_expression" and kind != "mutation"):
             continue
         shown = f"ctx.{'.'.join(names)}"
         if kind not in _ALLOWED[handler.phase] or (kind == "mutation" and not _may_mutate_here(handler, call)):
@@ -94,7 +95,7 @@ def _check_calls(
             message = f"`{shown}` {what}, which {handler.address} may not do here"
             hint = f"move it: this belongs into {_WHERE[kind]}"
             problems.append(_problem(code, message, hint, call, handler))
-        elif kind == "mutation" and handler.phase == "mutate":
+        elif kind == "mutation" and handler.phase == "mutate" and call.kind == "call_expression":
             mutations.append(call)
         elif kind in ("publish", "peek", "getByIds") and declaration is not None:
             _check_topic(handler, kind, call, declaration, problems)
@@ -125,7 +126,7 @@ def _check_topic(handler: Handler, kind: str, call: Node, declaration: Declarati
     topic = string_of(literal)
     if literal is None or topic is None:
         return
-    group, name = handler.address.split(".")[:2]
+    group, name = handler.group, handler.name
     entry = declaration.consumers.get(name) if group == "consumers" else getattr(declaration, group).get(name)
     if topic not in declaration.topics:
         message = f"the topic {topic!r} is not declared"

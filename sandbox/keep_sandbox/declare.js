@@ -1,5 +1,5 @@
-// What a script declares, with its handlers left alone. Evaluated beside the prelude, for `inspect` only, and called with
-// the prelude's own captured tools. Reads hostile objects: every member once, every list and text bounded.
+// What a script declares, with its handlers left alone. Evaluated beside the prelude, for `inspect` only, and called
+// with the prelude's own captured tools. Reads hostile objects: every member once, every list and text bounded.
 (workflow, tools) => {
   "use strict";
 

@@ -8,40 +8,81 @@ from collections.abc import Iterator
 
 from keep_sandbox.syntax import FUNCTIONS, Node, Tree, key_of, string_of
 
+_MEMBERS = ("member_expression", "subscript_expression")
+
 
 class Handler:
-    """A handler's function, where it was found, and what it calls its `ctx`."""
+    """A handler's function, where it was found, and by which names it reaches its `ctx`."""
 
-    def __init__(self, address: str, phase: str, function: Node) -> None:
-        self.address = address
+    def __init__(self, group: str, name: str, phase: str, function: Node) -> None:
+        self.group = group
+        self.name = name
         self.phase = phase
         self.function = function
-        self.context, self.unpacked = _first_parameter(function)
+        # Local name → the path from ctx that it stands for: `ctx` itself is the empty path.
+        self._locals = _parts(_first_parameter(function), [])
+        self._aliases: set[int] = set()
+        self._find_aliases()
 
-    def calls(self) -> "Iterator[tuple[Node, list[str]]]":
-        """The calls on `ctx`, as the call and the names: `ctx.gmail.send(...)` gives `["gmail", "send"]`."""
+    @property
+    def address(self) -> str:
+        """`producers.poll`, `consumers.file.prepare`."""
+        return f"{self.group}.{self.name}.{self.phase}" if self.group == "consumers" else f"{self.group}.{self.name}"
+
+    def uses(self) -> "Iterator[tuple[Node, list[str]]]":
+        """Where members of `ctx` are called or named, with their path: `["gmail", "send"]` for `ctx.gmail.send(...)`."""
         for node in self.function.within():
             if node.kind == "call_expression":
                 callee = node.get("function")
-                names = self._names(callee) if callee is not None else None
-                if names:
-                    yield node, names
+                path = self._path(callee) if callee is not None else None
+                if path:
+                    yield node, path
+            elif node.kind in _MEMBERS and node.parent is not None and id(node) not in self._aliases:
+                is_part = node.parent.kind in _MEMBERS and node.field == "object"
+                is_called = node.parent.kind == "call_expression" and node.field == "function"
+                path = None if is_part or is_called else self._path(node)
+                if path and len(path) == 2:
+                    yield node, path
 
-    def _names(self, node: Node) -> list[str] | None:
+    def _find_aliases(self) -> None:
+        """`const { gmail } = ctx`, `const mail = ctx.gmail`: the same by another name."""
+        for node in self.function.within():
+            if node.kind == "variable_declarator":
+                name, value = node.get("name"), node.get("value")
+                path = self._path(value) if value is not None else None
+                if name is not None and value is not None and path is not None:
+                    self._aliases.add(id(value))
+                    self._locals.update(_parts(name, path))
+
+    def _path(self, node: Node) -> list[str] | None:
         names: list[str] = []
-        while node.kind in ("member_expression", "subscript_expression"):
-            last = node.get("property") or node.get("index")
-            name = string_of(last) if last is not None and last.kind == "string" else (last.text if last else None)
-            target = node.get("object")
+        while node.kind in _MEMBERS:
+            last, target = node.get("property") or node.get("index"), node.get("object")
+            name = string_of(last) if node.kind == "subscript_expression" else (last.text if last is not None else None)
             if name is None or target is None or len(names) > 2:
                 return None
             names.insert(0, name)
             node = target
-        if node.kind != "identifier":
+        if node.kind != "identifier" or node.text not in self._locals:
             return None
-        if node.text == self.context:
-            return names or None
-        return [self.unpacked[node.text], *names] if node.text in self.unpacked else None
+        return [*self._locals[node.text], *names]
+
+
+def _parts(pattern: Node | None, path: list[str]) -> dict[str, list[str]]:
+    """The local names that a pattern makes of a value, with their paths."""
+    if pattern is None or len(path) > 2:
+        return {}
+    if pattern.kind == "identifier":
+        return {pattern.text: path}
+    found: dict[str, list[str]] = {}
+    for part in pattern.children if pattern.kind == "object_pattern" else []:
+        if part.kind == "shorthand_property_identifier_pattern":
+            found[part.text] = [*path, part.text]
+        elif part.kind == "pair_pattern":
+            key = key_of(part)
+            if key is not None:
+                found.update(_parts(part.get("value"), [*path, key]))
+    return found
 
 
 def places_of_declaration(tree: Tree) -> dict[str, Node]:
@@ -67,12 +108,12 @@ def find_handlers(tree: Tree) -> list[Handler]:
         for name, node in _members(_member(workflow, group)):
             function = _function(tree, node) or _function(tree, _member(_value(node), "handler"))
             if function is not None:
-                handlers.append(Handler(f"{group}.{name}", group, function))
+                handlers.append(Handler(group, name, group, function))
     for name, node in _members(_member(workflow, "consumers")):
         for phase in ("prepare", "mutate", "next"):
             function = _function(tree, _member(_value(node), phase))
             if function is not None:
-                handlers.append(Handler(f"consumers.{name}.{phase}", phase, function))
+                handlers.append(Handler("consumers", name, phase, function))
     return handlers
 
 
@@ -128,20 +169,6 @@ def _top_level_function(tree: Tree, wanted: str) -> Node | None:
     return None
 
 
-def _first_parameter(function: Node) -> tuple[str | None, dict[str, str]]:
-    """The name of the first parameter; or, when it is taken apart, its parts by their local names."""
+def _first_parameter(function: Node) -> Node | None:
     parameters = function.get("parameters")
-    first = function.get("parameter") or (parameters.children[0] if parameters and parameters.children else None)
-    if first is None:
-        return None, {}
-    if first.kind == "identifier":
-        return first.text, {}
-    unpacked: dict[str, str] = {}
-    for part in first.children if first.kind == "object_pattern" else []:
-        if part.kind == "shorthand_property_identifier_pattern":
-            unpacked[part.text] = part.text
-        elif part.kind == "pair_pattern":
-            name, local = key_of(part), part.get("value")
-            if name is not None and local is not None:
-                unpacked[local.text] = name
-    return None, unpacked
+    return function.get("parameter") or (parameters.children[0] if parameters and parameters.children else None)

@@ -278,7 +278,9 @@
 
   const withItem = (id, title, body) => {
     if (typeof id !== "string" || id === "") throw new RealTypeError("ctx.withItem: the id is a non-empty string");
-    if (typeof title !== "string" || title === "") throw new RealTypeError("ctx.withItem: the title is a non-empty string");
+    if (typeof title !== "string" || title === "") {
+      throw new RealTypeError("ctx.withItem: the title is a non-empty string");
+    }
     if (typeof body !== "function") throw new RealTypeError("ctx.withItem: the third argument is a function");
     const params = argsText({ __proto__: null, id, title });
     return new RealPromise((resolve) => {
@@ -388,7 +390,10 @@
           handler = path.length === 3 ? member(owner, path[2]) : owner;
           if (path.length === 2 && typeof handler !== "function") handler = member(owner, "handler");
           else if (path.length === 2) owner = group;
-          if (typeof handler !== "function") throw missing(`the script has no handler ${path[0]}.${path[1]}${path.length === 3 ? `.${path[2]}` : ""}`);
+          if (typeof handler !== "function") {
+            const phaseName = path.length === 3 ? `.${path[2]}` : "";
+            throw missing(`the script has no handler ${path[0]}.${path[1]}${phaseName}`);
+          }
         } catch (error) {
           return fail(error);
         }
@@ -408,7 +413,8 @@
       (namespace) => {
         let found;
         try {
-          found = describe(workflowOf(namespace), freeze({ __proto__: null, member, textOf, jsonParse, objectKeys, isArray, create }));
+          const tools = { __proto__: null, member, textOf, jsonParse, objectKeys, isArray, create };
+          found = describe(workflowOf(namespace), tools);
         } catch (error) {
           return fail(error);
         }
@@ -420,8 +426,8 @@
 
   // --- what the script sees ----------------------------------------------------------------------------------------
 
-  const setGlobal = (name, value) =>
-    defineProperty(globalThis, name, { __proto__: null, value, writable: true, configurable: true });
+  const replaceable = (value) => ({ __proto__: null, value, writable: true, configurable: true });
+  const setGlobal = (name, value) => defineProperty(globalThis, name, replaceable(value));
 
   const shown = (value) => {
     if (typeof value === "string") return value;
@@ -467,10 +473,10 @@
   defineProperty(KeepDate, "name", { __proto__: null, value: "Date" });
   defineProperty(KeepDate, "length", { __proto__: null, value: 7 });
   defineProperty(KeepDate, "prototype", { __proto__: null, value: RealDate.prototype, writable: false });
-  defineProperty(KeepDate, "now", { __proto__: null, value: dateNow, writable: true, configurable: true });
-  defineProperty(KeepDate, "parse", { __proto__: null, value: RealDate.parse, writable: true, configurable: true });
-  defineProperty(KeepDate, "UTC", { __proto__: null, value: RealDate.UTC, writable: true, configurable: true });
-  defineProperty(RealDate.prototype, "constructor", { __proto__: null, value: KeepDate, writable: true, configurable: true });
+  defineProperty(KeepDate, "now", replaceable(dateNow));
+  defineProperty(KeepDate, "parse", replaceable(RealDate.parse));
+  defineProperty(KeepDate, "UTC", replaceable(RealDate.UTC));
+  defineProperty(RealDate.prototype, "constructor", replaceable(KeepDate));
   setGlobal("Date", KeepDate);
 
   // mulberry32: small, and good enough for what is not a secret.
@@ -480,7 +486,7 @@
     t = (t + imul(t ^ (t >>> 7), 61 | t)) ^ t;
     return ((t ^ (t >>> 14)) >>> 0) / 4294967296;
   };
-  defineProperty(Math, "random", { __proto__: null, value: seededRandom, writable: true, configurable: true });
+  defineProperty(Math, "random", replaceable(seededRandom));
 
   // --- what the script does not see --------------------------------------------------------------------------------
 
@@ -500,12 +506,13 @@
   freeze(noCode);
   setGlobal("Function", noCode);
 
-  const absent = ["eval", "SharedArrayBuffer", "Atomics", "WeakRef", "FinalizationRegistry", "performance", "__date_clock"];
+  const absent = ["eval", "SharedArrayBuffer", "Atomics", "WeakRef", "FinalizationRegistry", "performance"];
   for (let i = 0; i < absent.length; i++) delete globalThis[absent[i]];
 
   // A stack trace hook would be handed our own functions.
-  defineProperty(RealError, "prepareStackTrace", { __proto__: null, value: undefined, writable: false, configurable: false });
-  defineProperty(RealError, "stackTraceLimit", { __proto__: null, value: 16, writable: false, configurable: false });
+  const locked = (value) => ({ __proto__: null, value, writable: false, configurable: false });
+  defineProperty(RealError, "prepareStackTrace", locked(undefined));
+  defineProperty(RealError, "stackTraceLimit", locked(16));
 
   // Not frozen: `this.name = …` in a subclass of Error must keep working. But nothing new may appear on a prototype
   // that our own objects inherit from.
@@ -522,7 +529,7 @@
     seal(functionPrototypes[i]);
     seal(functionPrototypes[i].prototype);
   }
-  const iterators = [[][Symbol.iterator](), new Map()[Symbol.iterator](), new Set()[Symbol.iterator](), ""[Symbol.iterator](), "".matchAll(/./g)];
+  const iterators = [[].values(), new Map().values(), new Set().values(), ""[Symbol.iterator](), "".matchAll(/./g)];
   for (let i = 0; i < iterators.length; i++) {
     seal(getPrototypeOf(iterators[i]));
     seal(getPrototypeOf(getPrototypeOf(iterators[i])));
