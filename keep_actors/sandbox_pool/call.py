@@ -103,7 +103,7 @@ class JailedCall:
         """Send the script to the worker."""
         call = self.worker.calls
         if isinstance(self._work, Invocation):
-            data = encode(Run(call, self._work))
+            data = encode(Run(call, self._work, self._limits))
         else:
             source, methods = self._work
             data = encode(Inspect(call, source, methods))  # type: ignore[arg-type]  # checked where it was given

@@ -91,7 +91,7 @@ class SandboxPool:
         self._limits = limits
         self._policy = policy
         self._run_sync = run_sync
-        self._slots = anyio.CapacityLimiter(policy.concurrent_max)
+        self._slots = anyio.Semaphore(policy.concurrent_max)
         self._zygote: Zygote | None = None
         self._zygote_up = anyio.Event()
         self._spares: deque[Worker] = deque()
@@ -171,18 +171,24 @@ class SandboxPool:
             await self._spare_came.wait()
 
     @asynccontextmanager
-    async def invoke(self, workflow_id: str, invocation: Invocation) -> AsyncIterator[Call]:
-        """Run one handler for one workflow. Leaving the block before the end drops the script."""
+    async def invoke(
+        self, workflow_id: str, invocation: Invocation, limits: Limits | None = None
+    ) -> AsyncIterator[Call]:
+        """Run one handler for one workflow. Leaving the block before the end drops the script.
+
+        `limits` are for this invocation alone; the address space and the length of a frame stay those of the pool.
+        """
+        limits = limits or self._limits
         async with self._slots:
             if self._mode == "thread":
-                thread_call = ThreadCall(invocation, self._limits, self._run_sync)
+                thread_call = ThreadCall(invocation, limits, self._run_sync)
                 try:
                     yield thread_call
                 finally:
                     thread_call.close()
                 return
             zygote, worker = await self._take(workflow_id)
-            call = JailedCall(zygote, worker, invocation, self._limits, self._replace)
+            call = JailedCall(zygote, worker, invocation, limits, self._replace)
             try:
                 await call.start()
                 yield call

@@ -104,7 +104,9 @@ class Zygote:
         ours, theirs = socket.socketpair()
         link: Link[FromZygote] = Link(ours, FrameReader(from_zygote, _CONTROL_FRAME_BYTES_MAX))
         try:
-            process = await anyio.to_thread.run_sync(_popen, theirs, mode, limits, invocations)
+            # Shielded: a process that was started and then forgotten would not be waited for.
+            with anyio.CancelScope(shield=True):
+                process = await anyio.to_thread.run_sync(_popen, theirs, mode, limits, invocations)
         except BaseException:
             link.close()
             raise

@@ -116,7 +116,6 @@ class Guest:
     """
 
     def __init__(self, limits: Limits) -> None:
-        self._limits = limits
         self._sink: Sink | None = None
         self._terminal_mutations = True
         self._asked: set[int] = set()
@@ -125,13 +124,12 @@ class Guest:
         self._cpu_end = 0.0
         self.ended = False
         context = _quickjs.Context()
-        context.set_memory_limit(limits.heap_bytes)
-        context.set_max_stack_size(limits.js_stack_bytes)
         context.add_callable("__bridge", self._bridge)
         self._holder = [context]
         context.add_callable("__arm_fuse", _Fuse(self._holder))
         context.add_callable("__stop_fuse", _Fuse(self._holder))
         self._context = context
+        self._limit(limits)
         self._enter = context.eval(_PRELUDE)
 
     @property
@@ -139,8 +137,13 @@ class Guest:
         """Whether the script waits for an answer."""
         return bool(self._asked)
 
-    def run(self, invocation: Invocation, sink: Sink) -> None:
-        """Load the script and call the handler. Returns when the script has ended or waits for answers."""
+    def run(self, invocation: Invocation, sink: Sink, limits: Limits | None = None) -> None:
+        """Load the script and call the handler. Returns when the script has ended or waits for answers.
+
+        `limits` replace those that the guest was made with, which may have been before anybody knew its script.
+        """
+        if limits is not None:
+            self._limit(limits)
         given = {
             "limits": msgspec.to_builtins(self._limits),
             "now_ms": invocation.now_ms,
@@ -175,6 +178,11 @@ class Guest:
         self._sink = None
         self._holder.clear()
         del self._enter, self._context
+
+    def _limit(self, limits: Limits) -> None:
+        self._limits = limits
+        self._context.set_memory_limit(limits.heap_bytes)
+        self._context.set_max_stack_size(limits.js_stack_bytes)
 
     # What follows runs the script.
 

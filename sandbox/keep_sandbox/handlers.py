@@ -30,7 +30,7 @@ class Handler:
         return f"{self.group}.{self.name}.{self.phase}" if self.group == "consumers" else f"{self.group}.{self.name}"
 
     def uses(self) -> "Iterator[tuple[Node, list[str]]]":
-        """Where members of `ctx` are called or named, with their path: `["gmail", "send"]` for `ctx.gmail.send(...)`."""
+        """Where members of `ctx` are called or named, each with its path: `["gmail", "send"]` for `ctx.gmail.send`."""
         for node in self.function.within():
             if node.kind == "call_expression":
                 callee = node.get("function")

@@ -10,6 +10,7 @@ from typing import Final, Generic, TypeAlias, TypeVar
 import msgspec
 
 from keep_sandbox.invocation import Invocation, MethodKind
+from keep_sandbox.limits import Limits
 from keep_sandbox.outcomes import Ending, Kind
 
 HEADER_BYTES: Final = 4
@@ -31,6 +32,8 @@ class Run(_Frame, frozen=True):
 
     call: int
     invocation: Invocation
+    limits: Limits
+    """Those of this invocation. What the process itself is limited by was decided when it was forked."""
 
 
 class Inspect(_Frame, frozen=True):

@@ -78,8 +78,8 @@ class _Worker:
     def _receive(self, frame: ToWorker) -> None:
         match frame:
             case Run():
-                self._begin(frame.call, self._limits.cpu_hard_ms)
-                self._guest.run(frame.invocation, self)
+                self._begin(frame.call, frame.limits.cpu_hard_ms)
+                self._guest.run(frame.invocation, self, frame.limits)
             case Inspect():
                 self._begin(frame.call, self._limits.inspect_cpu_ms)
                 inspect_with(self._guest, frame.source, frame.methods, self._limits, self)

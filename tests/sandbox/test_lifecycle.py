@@ -274,3 +274,18 @@ async def test_more_invocations_than_are_allowed_at_a_time_wait_their_turn() -> 
         for number in range(10):
             tasks.start_soon(one, f"w{number}")
     assert outcomes == [FINE] * 10
+
+
+async def test_an_invocation_may_have_limits_of_its_own() -> None:
+    async with SandboxPool.open() as pool:
+        for limits, body, expected in [
+            (Limits(cpu_soft_ms=1_000, cpu_hard_ms=1_500), "for(let i=0;i<1.5e7;i++); return 1", "Value"),
+            (Limits(cpu_soft_ms=20), "for(let i=0;i<1.5e7;i++); return 1", "CpuLimit"),
+            (Limits(host_calls=1), "await ctx.gmail.search({}); await ctx.gmail.search({})", "CallLimit"),
+            (Limits(value_bytes=100), "return 'x'.repeat(100)", "SizeLimit"),
+            (Limits(heap_bytes=2_000_000), "return new Array(1e6).fill(1).length", "MemoryLimit"),
+            (Limits(js_stack_bytes=100_000), "const f=(n)=>n&&f(n-1); f(200); return 1", "StackLimit"),
+            (None, "const f=(n)=>n&&f(n-1); f(200); return new Array(1e6).fill(1).length", "Value"),
+        ]:
+            async with pool.invoke("w", prepare(body), limits) as call:
+                assert type(await drive(call)).__name__ == expected

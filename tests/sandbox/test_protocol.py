@@ -147,5 +147,5 @@ def test_what_the_host_sends_is_what_a_worker_reads() -> None:
         source="é😀", handler="producers.a", args="[1]", capabilities=Capabilities(peek=True), now_ms=2**53, seed=-1
     )
     reader = FrameReader(to_worker, 1 << 20)
-    reader.feed(encode(Run(1, invocation)) + encode(Answer(1, 2, "{}")))
-    assert list(reader) == [Run(1, invocation), Answer(1, 2, "{}")]
+    reader.feed(encode(Run(1, invocation, LIMITS)) + encode(Answer(1, 2, "{}")))
+    assert list(reader) == [Run(1, invocation, LIMITS), Answer(1, 2, "{}")]
