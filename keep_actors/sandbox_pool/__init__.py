@@ -5,7 +5,8 @@ the outcome is terminal. Needs AnyIO alone and runs on asyncio and trio; the loo
 """
 
 from keep_actors.sandbox_pool.call import Call
-from keep_actors.sandbox_pool.pool import PoolPolicy, PoolStats, SandboxPool
+from keep_actors.sandbox_pool.policy import PoolPolicy, PoolStats
+from keep_actors.sandbox_pool.pool import SandboxPool
 from keep_actors.sandbox_pool.zygote import SandboxUnavailable
 
 __all__ = ["Call", "PoolPolicy", "PoolStats", "SandboxPool", "SandboxUnavailable"]

@@ -156,11 +156,17 @@ def check_json(text: str, limits: Limits) -> None:
 
 
 _STRING: Final = re.compile(rb'"(?:[^"\\]|\\.)*+"')
-_OTHER_BYTES: Final = bytes(byte for byte in range(256) if byte not in b"[]{}")
+_NO_BRACKET: Final = bytes(byte for byte in range(256) if byte not in b"[]{}")
+_NEITHER_BRACKET_NOR_QUOTE: Final = _NO_BRACKET.replace(b'"', b"")
 _STEPS: Final = bytes.maketrans(b"[{]}", b"\x01\x01\xff\xff")
 
 
 def _depth(data: bytes) -> int:
     """How deeply valid JSON is nested: its brackets alone, as steps up and down, added up without a loop of ours."""
-    steps = _STRING.sub(b"", data).translate(_STEPS, _OTHER_BYTES)
+    if b"\\" in data:
+        outside = _STRING.sub(b"", data)
+    else:
+        # Without escapes every second piece between quotes is outside a string, and that is found faster.
+        outside = b"".join(data.translate(None, _NEITHER_BRACKET_NOR_QUOTE).split(b'"')[::2])
+    steps = outside.translate(_STEPS, _NO_BRACKET)
     return max(itertools.accumulate(memoryview(steps).cast("b")), default=0)

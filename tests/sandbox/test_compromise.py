@@ -3,6 +3,7 @@
 import platform
 import random
 import sys
+import time
 from pathlib import Path
 
 import anyio
@@ -24,7 +25,7 @@ from keep_sandbox import (
     WallLimit,
 )
 from tests.sandbox import compromised
-from tests.sandbox.world import GMAIL, LOOP_DELAY_MAX_S, LoopWatch, drive, invocation, needs_jail, prepare, run
+from tests.sandbox.world import GMAIL, LOOP_DELAY_MAX_S, drive, invocation, needs_jail, prepare, run
 
 pytestmark = [pytest.mark.anyio, needs_jail]
 
@@ -194,14 +195,13 @@ LARGE_VALUES = [
 
 @pytest.mark.usefixtures("taken_over")
 async def test_the_costliest_values_that_a_worker_can_send_do_not_delay_the_event_loop() -> None:
-    watch = LoopWatch()
-    async with SandboxPool.open() as pool, anyio.create_task_group() as tasks:
-        tasks.start_soon(watch.run)
+    async with SandboxPool.open() as pool:
         for value in LARGE_VALUES:
+            # What the loop's own thread computes, which is what it keeps others from; a busy machine adds to the rest.
+            before = time.thread_time()
             outcome = await run(pool, attack(f"say(protocol.encode(protocol.Ended(1, Value(value={value}))))"))
+            assert time.thread_time() - before < LOOP_DELAY_MAX_S
             assert isinstance(outcome, Value | ProtocolViolation)
-        tasks.cancel_scope.cancel()
-    assert watch.worst_s < LOOP_DELAY_MAX_S
 
 
 @pytest.mark.usefixtures("taken_over")

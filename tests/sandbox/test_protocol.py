@@ -1,5 +1,7 @@
 """The host's side of the conversation, fuzzed: hostile bytes are refused, and cost neither the host nor its time."""
 
+import json
+
 import msgspec
 import pytest
 from hypothesis import given, settings
@@ -32,6 +34,11 @@ values: st.SearchStrategy[object] = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**63), 2**64 - 1) | st.floats() | st.text() | st.binary(),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
     max_leaves=6,
+)
+json_values = st.recursive(
+    st.integers() | st.text('[]{}"\\ax'),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text('[]{}"\\a'), inner, max_size=3),
+    max_leaves=8,
 )
 names = st.sampled_from(["Ready", "Asked", "Logged", "Ended", "Idle", "Run", "Abort", "Exited", "", "x"])
 frames: st.SearchStrategy[FromWorker] = st.one_of(
@@ -132,6 +139,27 @@ def test_depth_is_measured_without_recursion(depth: int) -> None:
 
 def test_a_wide_value_is_not_a_deep_one() -> None:
     check_json("[" + ",".join(['{"a":[]}'] * 1000) + "]", LIMITS)
+
+
+@pytest.mark.parametrize("inside", ["[" * 100, "{" * 100, '\\"[' * 100, "\\\\[" * 100])
+def test_brackets_inside_strings_do_not_count(inside: str) -> None:
+    check_json(f'[["{inside}"],{{"{inside}":[]}}]', LIMITS)
+    with pytest.raises(Violation):
+        check_json("[" * 64 + f'["{inside}"]' + "]" * 64, LIMITS)
+
+
+@given(json_values)
+def test_the_depth_of_a_value_is_what_its_parts_say(value: object) -> None:
+    def depth(part: object) -> int:
+        inner = part.values() if isinstance(part, dict) else part if isinstance(part, list) else None
+        return 0 if inner is None else 1 + max(map(depth, inner), default=0)
+
+    text = json.dumps(value, ensure_ascii=False)
+    deep = depth(value)
+    check_json(text, msgspec.structs.replace(LIMITS, value_depth=max(deep, 1)))
+    if deep > 1:
+        with pytest.raises(Violation):
+            check_json(text, msgspec.structs.replace(LIMITS, value_depth=deep - 1))
 
 
 @pytest.mark.parametrize("length", [0, FRAME_BYTES_MAX + 1, 2**32 - 1])
