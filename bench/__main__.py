@@ -18,6 +18,7 @@ class Benchmark(NamedTuple):
 
 BENCHMARKS: Final = {
     "storage": Benchmark("cycles per second beside raw APSW and aiosqlite; memory; large topics", "bench.storage"),
+    "sandbox": Benchmark("one invocation in a kept worker, a one-shot worker and a thread", "bench.sandbox"),
 }
 
 

@@ -1,25 +1,33 @@
-"""What one invocation costs: a kept worker, a worker used once, and a thread in the host, side by side.
-
-Measured: the time from `invoke` to the end as the host sees it (p50, p99), and the CPU of host, zygote and workers
-together per invocation; for a small and a large script, with 0, 1 and 10 host calls, alone and with two scripts
-beside it that never end; and the first invocation of a workflow that has no worker yet. Not measured: connectors,
-storage, and what a script itself computes. The goals are ratios within one run, because the machine varies.
-"""
+"""What one invocation costs: a kept worker, a worker used once, and a thread in the host, side by side."""
 
 import gc
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 import anyio
 
+from bench import machine
+from bench.report import Column, Report
 from keep_actors.sandbox_pool import PoolPolicy, SandboxPool
-from keep_sandbox import Capabilities, Invocation, Request, Value
+from keep_sandbox import Capabilities, Invocation, Request, Terminal, Value
 
-Emit = Callable[[dict[str, object]], None]
+MEASURES: Final = (
+    "the time from `invoke` to the end as the host sees it, and the CPU of host, zygote and workers together",
+    "a fresh context per invocation; a small and a large script; 0, 1 and 10 host calls, answered at once",
+    "the same beside two scripts that never end, with the longest gap of the event loop meanwhile",
+    "the first invocation of a workflow that has no worker yet, while a spare is there",
+)
+LEAVES_OUT: Final = (
+    "connectors, storage, and what a script itself computes",
+    "many workflows at once; a machine with more cores",
+)
+GOAL_CPU: Final = 1.5
+GOAL_P50: Final = 2.0
+GOAL_FIRST: Final = 3.0
 
 _CAPABILITIES: Final = Capabilities(connectors={"gmail": {"search": "read"}})
 _TICK_S: Final = os.sysconf("SC_CLK_TCK")
@@ -49,46 +57,76 @@ def script(size_bytes: int) -> str:
     return "".join(lines)
 
 
-def run(quick: bool, emit: Emit) -> None:
-    """Measure, and hand each result to `emit`."""
-    anyio.run(_run, quick, emit)
+COLUMNS: Final = (
+    Column("how", "how"),
+    Column("script", "script"),
+    Column("host_calls", "calls"),
+    Column("p50_ms", "p50 ms", 2),
+    Column("p99_ms", "p99 ms", 2),
+    Column("cpu_ms", "CPU ms", 2),
+)
+LOOPS: Final = (
+    Column("p50_ms", "p50 ms", 2),
+    Column("p99_ms", "p99 ms", 2),
+    Column("loop_gap_p99_ms", "gap p99 ms", 2),
+    Column("loop_gap_max_ms", "gap max ms", 2),
+)
+FIRST: Final = (Column("p50_ms", "p50 ms", 2), Column("p99_ms", "p99 ms", 2))
+WAYS: Final[dict[str, PoolPolicy | None]] = {
+    "kept": PoolPolicy(invocations_max=1_000_000),
+    "one-shot": PoolPolicy(invocations_max=1, spares=4),
+    "thread": None,
+}
+
+Result = dict[str, float]
 
 
-async def _run(quick: bool, emit: Emit) -> None:
-    count = 100 if quick else 1_000
-    kept: dict[tuple[str, int], dict[str, float]] = {}
-    threads: dict[tuple[str, int], dict[str, float]] = {}
-    for size, size_name in ((300, "0.3 KB"), (20_000, "20 KB")):
-        source = script(size)
+class Size(NamedTuple):
+    """How many invocations of a kind, and how many workflows that are new."""
+
+    invocations: int
+    first: int
+
+
+FULL: Final = Size(1_000, 100)
+QUICK: Final = Size(100, 20)
+
+
+def run(report: Report, *, quick: bool) -> None:
+    report.about(MEASURES, LEAVES_OUT, {"machine": machine.describe()})
+    anyio.run(_run, report, QUICK if quick else FULL)
+
+
+async def _run(report: Report, size: Size) -> None:
+    report.progress("one workflow, one invocation after another")
+    table = report.table("invocation", "One invocation", COLUMNS)
+    results: dict[tuple[str, str, int], Result] = {}
+    for length, size_name in ((300, "0.3 KB"), (20_000, "20 KB")):
         for calls in (0, 1, 10):
-            for how, policy, results in (
-                ("kept worker", PoolPolicy(invocations_max=1_000_000), kept),
-                ("one-shot worker", PoolPolicy(invocations_max=1, spares=4), None),
-                ("thread", None, threads),
-            ):
-                result = await _measure(source, calls, count, policy)
-                if results is not None:
-                    results[size_name, calls] = result
-                emit({"benchmark": "sandbox", "how": how, "script": size_name, "host_calls": calls, **_rounded(result)})
-    emit({"benchmark": "sandbox", "how": "beside two endless loops", **_rounded(await _beside_loops(count))})
-    first = await _first_invocations(20 if quick else 100)
-    emit({"benchmark": "sandbox", "how": "first of a cold workflow", **_rounded(first)})
-    one, thread = kept["0.3 KB", 1], threads["0.3 KB", 1]
-    emit(
-        {
-            "benchmark": "sandbox",
-            "how": "goals",
-            "kept_to_thread_cpu": round(one["cpu_ms"] / thread["cpu_ms"], 2),
-            "kept_to_thread_cpu_goal": 1.5,
-            "kept_to_thread_p50": round(one["p50_ms"] / thread["p50_ms"], 2),
-            "kept_to_thread_p50_goal": 2.0,
-            "first_to_kept_p50": round(first["p50_ms"] / one["p50_ms"], 2),
-            "first_to_kept_p50_goal": 3.0,
-        }
-    )
+            for how, policy in WAYS.items():
+                result = results[how, size_name, calls] = await _measure(
+                    script(length), calls, size.invocations, policy
+                )
+                table.row(how=how, script=size_name, host_calls=calls, **result)
+    report.progress("beside two endless loops")
+    loops = report.table("beside_loops", "A kept worker, 1 host call, beside two scripts that never end", LOOPS)
+    loops.row(**await _beside_loops(size.invocations))
+    report.progress("cold workflows")
+    first = await _first_invocations(size.first)
+    report.table("first", "The first invocation of a workflow, 1 host call", FIRST).row(**first)
+    _goals(report, results["kept", "0.3 KB", 1], results["thread", "0.3 KB", 1], first)
 
 
-async def _measure(source: str, calls: int, count: int, policy: PoolPolicy | None) -> dict[str, float]:
+def _goals(report: Report, kept: Result, thread: Result, first: Result) -> None:
+    for words, ratio, limit in (
+        ("CPU of a kept worker, times that of a thread", kept["cpu_ms"] / thread["cpu_ms"], GOAL_CPU),
+        ("p50 of a kept worker, times that of a thread", kept["p50_ms"] / thread["p50_ms"], GOAL_P50),
+        ("p50 of the first invocation, times that of a kept worker", first["p50_ms"] / kept["p50_ms"], GOAL_FIRST),
+    ):
+        report.goal("invocation", f"{words}, at most {limit}", ratio, ratio <= limit)
+
+
+async def _measure(source: str, calls: int, count: int, policy: PoolPolicy | None) -> Result:
     """`count` invocations of one workflow, one after another."""
     invocation = _invocation(source, calls)
     mode = "jailed" if policy is not None else "thread"
@@ -105,7 +143,7 @@ async def _measure(source: str, calls: int, count: int, policy: PoolPolicy | Non
         return {**_percentiles(times), "cpu_ms": 1000 * (_cpu_s(pool) - cpu_before) / count}
 
 
-async def _beside_loops(count: int) -> dict[str, float]:
+async def _beside_loops(count: int) -> Result:
     """The same, while two workflows loop for ever, and with the longest gap of the event loop."""
     invocation = _invocation(script(300), 1)
     endless = Invocation(
@@ -120,7 +158,7 @@ async def _beside_loops(count: int) -> dict[str, float]:
 
         async def loop_for_ever(workflow_id: str) -> None:
             while True:
-                await _invoke(pool, workflow_id, endless)
+                await _run_to_its_end(pool, workflow_id, endless)
 
         async def watch_the_loop() -> None:
             while True:
@@ -140,7 +178,7 @@ async def _beside_loops(count: int) -> dict[str, float]:
     return {**_percentiles(times), "loop_gap_p99_ms": _percentiles(gaps)["p99_ms"], "loop_gap_max_ms": 1000 * max(gaps)}
 
 
-async def _first_invocations(count: int) -> dict[str, float]:
+async def _first_invocations(count: int) -> Result:
     """The first invocation of each of many workflows, at a pace at which a spare is there before it is needed."""
     invocation = _invocation(script(300), 1)
     times: list[float] = []
@@ -154,10 +192,15 @@ async def _first_invocations(count: int) -> dict[str, float]:
 
 
 async def _invoke(pool: SandboxPool, workflow_id: str, invocation: Invocation) -> None:
+    outcome = await _run_to_its_end(pool, workflow_id, invocation)
+    assert isinstance(outcome, Value), outcome
+
+
+async def _run_to_its_end(pool: SandboxPool, workflow_id: str, invocation: Invocation) -> Terminal:
     async with pool.invoke(workflow_id, invocation) as call:
         while isinstance(outcome := await call.next(), Request):
             await call.answer(outcome.id, '[{"id":"1","subject":"Invoice"},{"id":"2","subject":"Report"}]')
-    assert isinstance(outcome, Value) or not invocation.args.startswith("[0"), outcome
+    return outcome
 
 
 def _invocation(source: str, calls: int) -> Invocation:
@@ -182,16 +225,12 @@ def _cpu_s(pool: SandboxPool) -> float:
     return used
 
 
-def _percentiles(times: list[float]) -> dict[str, float]:
+def _percentiles(times: list[float]) -> Result:
     ordered = sorted(times)
     return {
         "p50_ms": 1000 * ordered[len(ordered) // 2],
         "p99_ms": 1000 * ordered[min(len(ordered) - 1, len(ordered) * 99 // 100)],
     }
-
-
-def _rounded(result: dict[str, float]) -> dict[str, float]:
-    return {name: round(value, 2) for name, value in result.items()}
 
 
 @contextmanager

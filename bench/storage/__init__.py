@@ -39,12 +39,12 @@ class Size(NamedTuple):
 
 
 FULL: Final = Size(
-    (Crowd(1, 300, 100, 5), Crowd(16, 64, 8, 5), Crowd(256, 8, 1, 5), Crowd(1000, 2, 1, 3)),
+    (Crowd(1, 150, 60, 7), Crowd(16, 32, 6, 7), Crowd(256, 4, 1, 11), Crowd(1000, 2, 1, 5)),
     memory=memory.Size(256, 200_000),
     scale=scale.Size(1_000, 1_000_000, rounds=6),
 )
 QUICK: Final = Size(
-    (Crowd(1, 30, 30, 2), Crowd(16, 8, 4, 2), Crowd(256, 2, 1, 2), Crowd(1000, 1, 0, 1)),
+    (Crowd(1, 20, 20, 2), Crowd(16, 6, 3, 2), Crowd(256, 2, 1, 3), Crowd(1000, 1, 0, 1)),
     memory=memory.Size(256, 4_096),
     scale=scale.Size(1_000, 100_000, rounds=2),
 )

@@ -99,34 +99,39 @@ def _median(rounds: list[Round], value: Callable[[Round], float | None]) -> floa
 
 def _rounds(crowd: Crowd) -> list[Round]:
     work = obvious.prepare(crowd.callers, crowd.aiosqlite_cycles_each) if crowd.aiosqlite_cycles_each else None
+    # A first run, not timed, warms up and says what the floor has to do.
+    _, recording = _ours(crowd, None)
     rounds: list[Round] = []
-    recording: Recording | None = None
     for number in range(crowd.rounds):
-        if recording is None or number % 2 == 0:
-            mine, recording = _ours(crowd)
-            rounds.append(Round(mine, *_floors(recording), _aiosqlite(work)))
+        # Ours and the floor without savepoints are always neighbours, in either order.
+        if number % 2 == 0:
+            theirs = _aiosqlite(work)
+            mine, recording = _ours(crowd, recording)
+            bare = _floor(recording.without_savepoints())
+            full = _floor(recording)
         else:
-            # The other way round: the floor replays what ours did in the round before. Once in two rounds is
-            # often enough for aiosqlite, which takes longest.
-            floors = _floors(recording)
-            mine, _ = _ours(crowd)
-            rounds.append(Round(mine, *floors, None))
+            theirs = None  # takes longest, and once in two rounds is often enough
+            full = _floor(recording)
+            bare = _floor(recording.without_savepoints())
+            mine, recording = _ours(crowd, recording)
+        rounds.append(Round(mine, bare, full, theirs))
     return rounds
 
 
-def _ours(crowd: Crowd) -> tuple[Measured, Recording]:
+def _ours(crowd: Crowd, recording: Recording | None) -> tuple[Measured, Recording]:
+    """One run of ours, and a recording with as many commits: the one there is, or that of this run."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "ours.db"
         measured, history = ours.measure(path, crowd.callers, crowd.cycles_each)
-        return measured, floor.record(history, floor.row_counts(path))
+        if recording is None or len(recording.cycles) != measured.commits:
+            recording = floor.record(history, floor.row_counts(path))
+        assert floor.row_counts(path) == recording.row_counts, "every run does the same work"
+    return measured, recording
 
 
-def _floors(recording: Recording) -> tuple[Measured, Measured]:
-    """Without and with savepoints."""
+def _floor(recording: Recording) -> Measured:
     with tempfile.TemporaryDirectory() as folder:
-        bare = floor.replay(Path(folder) / "bare.db", recording.without_savepoints())
-        full = floor.replay(Path(folder) / "full.db", recording)
-    return bare, full
+        return floor.replay(Path(folder) / "floor.db", recording)
 
 
 def _aiosqlite(work: Work | None) -> Measured | None:

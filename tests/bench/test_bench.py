@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from bench import storage
+from bench import sandbox, storage
 from bench.__main__ import BENCHMARKS, main
 from bench.storage import memory, scale
 from bench.storage.throughput import Crowd
@@ -73,3 +73,16 @@ def test_storage_tells_people_what_it_measures_and_which_goals_were_met(capsys: 
     out, err = capsys.readouterr()
     assert out.index("Measures:") < out.index("Leaves out:") < out.index("Consumer cycles") < out.index("\nGoals\n")
     assert len(err.splitlines()) == 4  # a line per stage, for whoever waits
+
+
+def test_sandbox_prints_one_json_object_per_line(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sandbox, "QUICK", sandbox.Size(invocations=3, first=2))
+    assert main(["sandbox", "--quick", "--json"]) == 0
+    about, *rest = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert about["leaves_out"]
+    rows = [each for each in rest if "how" in each]
+    assert {each["how"] for each in rows} == {"kept", "one-shot", "thread"}
+    assert len(rows) == 3 * 2 * 3
+    assert len([each for each in rest if "goal" in each]) == 3

@@ -45,7 +45,7 @@ async def test_a_pool_does_not_open_with_two_engines(tmp_path: Path, monkeypatch
 
 
 def test_without_a_jail_the_weaker_mode_is_had_by_name_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(jail_module.seccomp, "is_supported", lambda: False)
+    monkeypatch.setattr("keep_sandbox.seccomp.is_supported", lambda: False)
     with pytest.raises(JailUnavailable, match="weak"):
         jail_module.check_available("jailed")
     jail_module.check_available("weak")
