@@ -220,7 +220,7 @@ def _cpu_s(pool: SandboxPool) -> float:
     for pid in stats.worker_pids:
         try:
             used += int(Path(f"/proc/{pid}/schedstat").read_text().split()[0]) / 1e9
-        except FileNotFoundError:
+        except (FileNotFoundError, ProcessLookupError):  # it has just ended
             continue
     return used
 

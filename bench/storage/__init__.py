@@ -39,7 +39,7 @@ class Size(NamedTuple):
 
 
 FULL: Final = Size(
-    (Crowd(1, 150, 60, 7), Crowd(16, 32, 6, 7), Crowd(256, 4, 1, 11), Crowd(1000, 2, 1, 5)),
+    (Crowd(1, 150, 60, 7), Crowd(16, 32, 6, 7), Crowd(256, 4, 1, 9), Crowd(1000, 2, 1, 3)),
     memory=memory.Size(256, 200_000),
     scale=scale.Size(1_000, 1_000_000, rounds=6),
 )
