@@ -44,8 +44,8 @@ FULL: Final = Size(
     scale=scale.Size(1_000, 1_000_000, rounds=6),
 )
 QUICK: Final = Size(
-    (Crowd(1, 20, 20, 2), Crowd(16, 6, 3, 2), Crowd(256, 2, 1, 3), Crowd(1000, 1, 0, 1)),
-    memory=memory.Size(256, 4_096),
+    (Crowd(1, 20, 20, 2), Crowd(16, 6, 3, 2), Crowd(256, 2, 1, 2), Crowd(1000, 1, 0, 1)),
+    memory=memory.Size(256, 2_048),
     scale=scale.Size(1_000, 100_000, rounds=2),
 )
 

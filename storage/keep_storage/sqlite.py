@@ -63,6 +63,8 @@ def _opening(path: str, **options: Any) -> Iterator[apsw.Connection]:
         connection = apsw.Connection(path, statementcachesize=_STATEMENTS_CACHED, **options)
         undo.callback(connection.close)
         connection.set_busy_timeout(_BUSY_MS)
+        # A plan that does not depend on what is bound: else this SQLite parses a join anew at every execution.
+        connection.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
         yield connection
         undo.pop_all()
 
