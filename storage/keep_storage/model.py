@@ -143,11 +143,11 @@ class GrantPolicy(StrEnum):
     ASK = "ask"
 
 
-class Record(msgspec.Struct, frozen=True):
-    """One row. Changed by nobody but an operation."""
+class Record(msgspec.Struct, frozen=True, gc=False):
+    """One row. Changed by nobody but an operation. Holds no containers, so the garbage collector need not look."""
 
 
-class Workflow(Record, frozen=True):
+class Workflow(Record, frozen=True, gc=False):
     id: str
     name: str
     timezone: str
@@ -166,7 +166,7 @@ class Workflow(Record, frozen=True):
     updated_at: Millis
 
 
-class ScriptVersion(Record, frozen=True):
+class ScriptVersion(Record, frozen=True, gc=False):
     id: str
     workflow_id: str
     major: int
@@ -177,7 +177,7 @@ class ScriptVersion(Record, frozen=True):
     activated_at: Millis | None
 
 
-class Handler(Record, frozen=True):
+class Handler(Record, frozen=True, gc=False):
     """A producer, consumer or job of a workflow: its own state and, if it runs by the clock, its schedule."""
 
     workflow_id: str
@@ -192,7 +192,7 @@ class Handler(Record, frozen=True):
     updated_at: Millis
 
 
-class Topic(Record, frozen=True):
+class Topic(Record, frozen=True, gc=False):
     id: int
     workflow_id: str
     name: str
@@ -201,7 +201,7 @@ class Topic(Record, frozen=True):
     """The one handler that may reserve from it."""
 
 
-class Session(Record, frozen=True):
+class Session(Record, frozen=True, gc=False):
     """Runs that belong together for the eye. Decides nothing."""
 
     id: str
@@ -215,7 +215,7 @@ class Session(Record, frozen=True):
     handler_run_count: int
 
 
-class Run(Record, frozen=True):
+class Run(Record, frozen=True, gc=False):
     id: str
     workflow_id: str
     session_id: str
@@ -242,7 +242,7 @@ class Run(Record, frozen=True):
     ended_at: Millis | None
 
 
-class Event(Record, frozen=True):
+class Event(Record, frozen=True, gc=False):
     seq: int
     """Append order, and the cursor of `peek`."""
     id: str
@@ -258,7 +258,7 @@ class Event(Record, frozen=True):
     updated_at: Millis
 
 
-class Reservation(Record, frozen=True):
+class Reservation(Record, frozen=True, gc=False):
     """History: this run held this event, at this attempt."""
 
     run_id: str
@@ -267,7 +267,7 @@ class Reservation(Record, frozen=True):
     reserved_at: Millis
 
 
-class Mutation(Record, frozen=True):
+class Mutation(Record, frozen=True, gc=False):
     """A line of the ledger: one external call, known before it is made."""
 
     id: str
@@ -302,7 +302,7 @@ class Mutation(Record, frozen=True):
     updated_at: Millis
 
 
-class Approval(Record, frozen=True):
+class Approval(Record, frozen=True, gc=False):
     """A question to a person: may this recorded call be made?"""
 
     id: str
@@ -316,7 +316,7 @@ class Approval(Record, frozen=True):
     reason: str
 
 
-class Grant(Record, frozen=True):
+class Grant(Record, frozen=True, gc=False):
     workflow_id: str
     major: int
     permission: str
@@ -326,7 +326,7 @@ class Grant(Record, frozen=True):
     granted_at: Millis
 
 
-class Item(Record, frozen=True):
+class Item(Record, frozen=True, gc=False):
     """One attempt at a logical item. Earlier attempts stay readable."""
 
     workflow_id: str
@@ -343,7 +343,7 @@ class Item(Record, frozen=True):
     updated_at: Millis
 
 
-class MaintenanceTask(Record, frozen=True):
+class MaintenanceTask(Record, frozen=True, gc=False):
     id: str
     workflow_id: str
     run_id: str
@@ -353,7 +353,7 @@ class MaintenanceTask(Record, frozen=True):
     ended_at: Millis | None
 
 
-class JournalEntry(Record, frozen=True):
+class JournalEntry(Record, frozen=True, gc=False):
     """One operation that happened. Never changed, never deleted."""
 
     seq: int

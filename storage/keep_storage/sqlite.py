@@ -87,7 +87,10 @@ class _Connection:
         self._sql = {name: statement.sql for name, statement in both.items()}
 
     def one(self, query: str, params: Params) -> Row | None:
-        rows = self.all(query, params)
+        try:
+            rows = self._execute(self._sql[query], params).fetchall()
+        except apsw.Error as error:
+            raise _explain(error, self._path) from error
         return rows[0] if rows else None
 
     def all(self, query: str, params: Params) -> list[Row]:
