@@ -9,7 +9,7 @@ from typing import NoReturn
 
 
 class Reason(StrEnum):
-    """Why an operation was refused. The order is the order in which guards ask; a test meets every one."""
+    """Why an operation was refused, grouped by what it is about. A test meets every one."""
 
     # The thing that was named is not there, or is already there.
     ID_TAKEN = auto()

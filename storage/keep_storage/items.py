@@ -9,6 +9,7 @@ from keep_storage.journal import Change, changed
 from keep_storage.model import HandlerKind, Item, ItemState, RunStatus
 from keep_storage.operations import CloseItem, OpenItem, ReprocessItem, SkipItem
 from keep_storage.transaction import Queries, Transaction
+from keep_storage.transitions import ITEM_FINISHED
 
 
 def open_item(tx: Transaction, op: OpenItem, now: Millis) -> Change[Item]:
@@ -57,7 +58,7 @@ def close_item(tx: Transaction, op: CloseItem, now: Millis) -> Change[Item]:
             f"Item {op.item_id!r} cannot be done: its mutation {open_question.id!r} is {open_question.status}.",
         )
     # A finished item stays finished: its handler runs again and again, and proves nothing new.
-    state = item.state if item.state in (ItemState.DONE, ItemState.SKIPPED) else op.state
+    state = item.state if item.state in ITEM_FINISHED else op.state
     closed = replace(item, state=state, is_open=False, error=op.error, updated_at=now)
     rows.save_item(tx, closed)
     return changed(closed, run.workflow_id, run.id, op.error, item=op.item_id, state=[item.state, state])

@@ -36,7 +36,7 @@ from keep_storage.operations import (
     UpdateMutationStatus,
 )
 from keep_storage.transaction import Queries, Transaction
-from keep_storage.transitions import ANSWERS, MAY_SETTLE, MUTATION_NEXT, SETTLED, VERDICTS
+from keep_storage.transitions import ANSWERS, ITEM_FINISHED, MAY_SETTLE, MUTATION_NEXT, SETTLED, VERDICTS
 
 
 def existing(q: Queries, mutation_id: str) -> Mutation:
@@ -84,7 +84,7 @@ def _record_in_item(tx: Transaction, run: Run, op: CreateMutation, now: Millis) 
     item = rows.open_item(tx, run.id)
     if item is None or item.item_id != op.item.item_id:
         reject(Reason.ITEM_NOT_OPEN, f"Run {run.id!r} is not inside item {op.item.item_id!r}.")
-    if item.state in (ItemState.DONE, ItemState.SKIPPED):
+    if item.state in ITEM_FINISHED:
         reject(
             Reason.ITEM_IS_DONE,
             f"Item {item.item_id!r} is {item.state} and may not change the outside again. "

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from keep_storage.model import (
     EventStatus,
+    ItemState,
     MutationOutcome,
     MutationStatus,
     Phase,
@@ -121,6 +122,9 @@ UNCERTAIN: Final = frozenset({MutationStatus.IN_FLIGHT, MutationStatus.NEEDS_REC
 """The effect may exist."""
 
 SETTLED: Final = frozenset({MutationStatus.APPLIED, MutationStatus.FAILED})
+
+ITEM_FINISHED: Final = frozenset({ItemState.DONE, ItemState.SKIPPED})
+"""A finished item may not change the outside again, and stays as it is."""
 
 POST_MUTATION: Final = frozenset({MutationOutcome.SUCCESS, MutationOutcome.SKIPPED})
 """Only forward from here: a retry starts at `next`."""
