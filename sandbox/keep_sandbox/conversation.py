@@ -106,7 +106,7 @@ class Conversation:
             raise Violation(f"request {frame.id} after request {self._last_id}")
         if frame.id > self._limits.host_calls:
             raise Violation("more requests than allowed")
-        if self._allowed.get((frame.kind, frame.name)) is None:
+        if (frame.kind, frame.name) not in self._allowed:
             raise Violation(f"a request that was not offered: {frame.kind} {frame.name[:80]!r}")
         check_json(frame.params, self._limits)
         self._last_id = frame.id
@@ -122,9 +122,9 @@ class Conversation:
         self.logs.append(frame.line)
 
 
-def allowed_requests(capabilities: Capabilities) -> dict[tuple[Kind, str], bool]:
+def allowed_requests(capabilities: Capabilities) -> set[tuple[Kind, str]]:
     """Every request that these capabilities offer, as kind and name."""
-    allowed: dict[tuple[Kind, str], bool] = {}
+    allowed: set[tuple[Kind, str]] = set()
     for kind, name, offered in (
         (Kind.PEEK, "peek", capabilities.peek),
         (Kind.GET_BY_IDS, "getByIds", capabilities.get_by_ids),
@@ -133,10 +133,10 @@ def allowed_requests(capabilities: Capabilities) -> dict[tuple[Kind, str], bool]
         (Kind.ITEM_CLOSE, "withItem", capabilities.with_item),
     ):
         if offered:
-            allowed[kind, name] = True
+            allowed.add((kind, name))
     for namespace, methods in capabilities.connectors.items():
         for method, method_kind in methods.items():
-            allowed[Kind(method_kind), f"{namespace}.{method}"] = True
+            allowed.add((Kind(method_kind), f"{namespace}.{method}"))
     return allowed
 
 
