@@ -204,13 +204,13 @@ class SandboxPool:
                 return zygote, worker
         return await self._fresh(workflow_id)
 
-    async def _fresh(self, workflow_id: str | None) -> tuple[Zygote, Worker]:
+    async def _fresh(self, workflow_id: str | None, *, use_spare: bool = True) -> tuple[Zygote, Worker]:
         """A worker that has served nobody."""
         while True:
             await self._zygote_up.wait()
             zygote = self._zygote
             assert zygote is not None, "an event says that the zygote is there"
-            worker = self._spares.popleft() if self._spares else await self._spawn(zygote)
+            worker = self._spares.popleft() if use_spare and self._spares else await self._spawn(zygote)
             self._spare_wanted.set()
             if worker is not None and not worker.exited.is_set():
                 worker.workflow_id = workflow_id
@@ -219,9 +219,12 @@ class SandboxPool:
             await anyio.lowlevel.checkpoint()
 
     async def _replace(self, call: JailedCall) -> tuple[Zygote, Worker]:
-        """Another worker for a call whose own was lost before it did anything."""
+        """Another worker for a call whose own was lost before it did anything.
+
+        Not a spare: whoever ended the one may have ended the others, and that takes a moment to be seen.
+        """
         self._drop(call.zygote, call.worker)
-        return await self._fresh(call.worker.workflow_id)
+        return await self._fresh(call.worker.workflow_id, use_spare=False)
 
     async def _spawn(self, zygote: Zygote) -> Worker | None:
         worker = zygote.spawn()

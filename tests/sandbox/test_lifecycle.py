@@ -80,6 +80,19 @@ async def test_a_worker_that_is_killed_while_idle_is_replaced() -> None:
         assert await run(pool, HEALTHY) == FINE
 
 
+async def test_workers_that_die_as_they_are_taken_do_not_use_up_the_second_chance() -> None:
+    # Stopped, all look alive; the kept one and the spares end one after the other, each as it is given the script.
+    async with SandboxPool.open(limits=PATIENT) as pool:
+        assert await run(pool, HEALTHY) == FINE
+        doomed = pool.stats.worker_pids
+        for pid in doomed:
+            os.kill(pid, signal.SIGSTOP)
+        async with pool.invoke("w", HEALTHY) as call:
+            for pid in doomed:
+                os.kill(pid, signal.SIGKILL)
+            assert await drive(call) == FINE
+
+
 async def test_a_worker_that_is_killed_before_it_said_a_word_is_replaced_unseen() -> None:
     async with SandboxPool.open(limits=PATIENT) as pool:
         body = "for(let i=0;i<3e6;i++); return (await ctx.gmail.search({})).length"
