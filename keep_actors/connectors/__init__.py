@@ -1,0 +1,76 @@
+"""The Python side of `ctx.gmail.send({...})`: how a connector is written, and how the host calls it.
+
+Derive from `Connector`, decorate typed async methods with `read` and `mutation`, and raise the errors below. The
+host makes a `Catalog` and asks its `Method`s; it never gets an exception for an outcome.
+"""
+
+from keep_actors.connectors.calls import MutationCall, ReadCall
+from keep_actors.connectors.catalog import Catalog
+from keep_actors.connectors.connector import Connector
+from keep_actors.connectors.declaration import Risk, Similarity, mutation, read
+from keep_actors.connectors.discovery import discover, load
+from keep_actors.connectors.errors import (
+    AuthRequired,
+    ConnectorBug,
+    ConnectorDefinitionError,
+    ConnectorError,
+    ConnectorLoadError,
+    InvalidCall,
+    ParamsError,
+    PermissionDenied,
+    PreconditionFailed,
+    Transient,
+    Uncertain,
+)
+from keep_actors.connectors.method import Method
+from keep_actors.connectors.outcomes import (
+    Answer,
+    Applied,
+    DidNotHappen,
+    Failed,
+    Happened,
+    MutationOutcome,
+    NotApplied,
+    ReadOutcome,
+    Retry,
+    Unknown,
+    Verdict,
+)
+from keep_actors.connectors.params import Params
+
+__all__ = [
+    "Answer",
+    "Applied",
+    "AuthRequired",
+    "Catalog",
+    "Connector",
+    "ConnectorBug",
+    "ConnectorDefinitionError",
+    "ConnectorError",
+    "ConnectorLoadError",
+    "DidNotHappen",
+    "Failed",
+    "Happened",
+    "InvalidCall",
+    "Method",
+    "MutationCall",
+    "MutationOutcome",
+    "NotApplied",
+    "Params",
+    "ParamsError",
+    "PermissionDenied",
+    "PreconditionFailed",
+    "ReadCall",
+    "ReadOutcome",
+    "Retry",
+    "Risk",
+    "Similarity",
+    "Transient",
+    "Uncertain",
+    "Unknown",
+    "Verdict",
+    "discover",
+    "load",
+    "mutation",
+    "read",
+]

@@ -1,0 +1,55 @@
+"""All connectors of one host, and their methods by the names that scripts use."""
+
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
+
+from keep_actors.connectors.connector import Connector
+from keep_actors.connectors.errors import ConnectorDefinitionError
+from keep_actors.connectors.method import Method
+from keep_sandbox.invocation import MethodKind
+
+
+class Catalog:
+    """Fixed once it is made. Refuses two connectors of one name."""
+
+    def __init__(self, connectors: Iterable[Connector]) -> None:
+        by_name: dict[str, Connector] = {}
+        methods: dict[str, Method] = {}
+        for connector in connectors:
+            _refuse_unusable(connector, by_name)
+            by_name[connector.name] = connector
+            for definition in connector.__definitions__.values():
+                methods[definition.full_name] = Method.of(connector, definition)
+        self.connectors = tuple(by_name.values())
+        """In the order given: the order to open them in, and to close them against."""
+        self.methods: Mapping[str, Method] = MappingProxyType(methods)
+        """By full name: `sheets.appendRow`."""
+
+    def get(self, full_name: str) -> Method | None:
+        """The method that a script calls by this name, if there is one."""
+        return self.methods.get(full_name)
+
+    def kinds(self) -> dict[str, MethodKind]:
+        """What `SandboxPool.inspect` wants to know."""
+        return {full_name: method.kind for full_name, method in self.methods.items()}
+
+    def capabilities(self) -> dict[str, dict[str, MethodKind]]:
+        """What `Capabilities.connectors` takes, for a script that may have everything."""
+        namespaces: dict[str, dict[str, MethodKind]] = {connector.name: {} for connector in self.connectors}
+        for method in self.methods.values():
+            namespaces[method.connector][method.name] = method.kind
+        return namespaces
+
+
+def _refuse_unusable(connector: object, taken: Mapping[str, Connector]) -> None:
+    if isinstance(connector, type) and issubclass(connector, Connector):
+        raise ConnectorDefinitionError(connector.__name__, f"is a class; pass an instance: `{connector.__name__}(…)`")
+    if not isinstance(connector, Connector):
+        raise ConnectorDefinitionError(repr(connector), "is not a connector; derive its class from Connector")
+    kind = type(connector).__name__
+    if not connector.__definitions__:
+        raise ConnectorDefinitionError(kind, "has no method for scripts; decorate one with @read or @mutation")
+    if connector.name in taken:
+        other = type(taken[connector.name]).__name__
+        what = f"is named {connector.name!r}, and so is another connector here ({other}); derive a class and rename it"
+        raise ConnectorDefinitionError(kind, what)

@@ -1,0 +1,166 @@
+"""The decorators of a connector's methods. They only note what was said: the class checks it when it is complete.
+
+A decorated method is still an ordinary method of its instance and can be awaited as such.
+"""
+
+from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import dataclass
+from typing import Any, Concatenate, Generic, Literal, ParamSpec, TypeAlias, TypeVar, overload
+
+from keep_actors.connectors.calls import MutationCall
+from keep_actors.connectors.errors import ConnectorDefinitionError
+from keep_actors.connectors.outcomes import Verdict
+from keep_sandbox.invocation import MethodKind
+
+Risk: TypeAlias = Literal["low", "medium", "high"]
+Similarity: TypeAlias = Literal["equivalent", "minor", "significant"]
+CheckUrl: TypeAlias = str | Callable[[MutationCall], str]
+Reconciler: TypeAlias = Callable[[Any, MutationCall], Coroutine[Any, Any, Verdict]]
+Comparer: TypeAlias = Callable[[Any, dict[str, Any], dict[str, Any]], Similarity]
+
+P = ParamSpec("P")
+R = TypeVar("R")
+ReconcilerT = TypeVar("ReconcilerT", bound=Reconciler)
+ComparerT = TypeVar("ComparerT", bound=Comparer)
+
+Function: TypeAlias = Callable[Concatenate[Any, P], Coroutine[Any, Any, R]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """What was said in the parentheses of a decorator."""
+
+    kind: MethodKind
+    name: str | None
+    permission: str | None
+    risk: Risk
+    timeout_ms: int | None
+    by_id: bool = False
+    settle_ms: int = 0
+    identity: Sequence[str] | None = None
+    check_hint: str = ""
+    check_url: CheckUrl | None = None
+
+
+class Declared(Generic[P, R]):
+    """A method that scripts can call, as it stands in its class."""
+
+    def __init__(self, function: Function[P, R], options: Options) -> None:
+        self.function = function
+        self.options = options
+        self.reconciler: Reconciler | None = None
+        self.comparer: Comparer | None = None
+        self.__doc__ = getattr(function, "__doc__", None)
+
+    @overload
+    def __get__(self, instance: None, owner: type) -> "Declared[P, R]": ...
+    @overload
+    def __get__(self, instance: object, owner: type) -> Callable[P, Coroutine[Any, Any, R]]: ...
+    def __get__(self, instance: object, owner: type) -> Any:
+        """The connector's own code calls it as if it were not decorated."""
+        return self if instance is None else self.function.__get__(instance, owner)
+
+
+class DeclaredMutation(Declared[P, R]):
+    """A mutation, which may be given a way to look for its effect and a way to compare what it was asked to do."""
+
+    def reconcile(self, function: ReconcilerT) -> ReconcilerT:
+        """Decorates the method that finds out whether the effect is there."""
+        self._refuse_second("reconcile", function, self.reconciler)
+        self.reconciler = function
+        return function
+
+    def compare_payload(self, function: ComparerT) -> ComparerT:
+        """Decorates the method that says how much two payloads for the same target differ."""
+        self._refuse_second("compare_payload", function, self.comparer)
+        self.comparer = function
+        return function
+
+    def _refuse_second(self, what: str, function: Callable[..., Any], given: Callable[..., Any] | None) -> None:
+        where = getattr(self.function, "__qualname__", repr(self.function))
+        if given is not None:
+            raise ConnectorDefinitionError(where, f"has two {what} methods; keep one")
+        if getattr(function, "__name__", "") == getattr(self.function, "__name__", None):
+            # As with a property's setter. Here it would put the second function in the place of the mutation.
+            raise ConnectorDefinitionError(where, f"its {what} method has the same name; give it one of its own")
+
+
+@overload
+def read(function: Function[P, R], /) -> Declared[P, R]: ...
+@overload
+def read(
+    *,
+    name: str | None = None,
+    by_id: bool = False,
+    permission: str | None = None,
+    risk: Risk = "low",
+    timeout_ms: int | None = None,
+) -> Callable[[Function[P, R]], Declared[P, R]]: ...
+def read(
+    function: Function[P, R] | None = None,
+    /,
+    *,
+    name: str | None = None,
+    by_id: bool = False,
+    permission: str | None = None,
+    risk: Risk = "low",
+    timeout_ms: int | None = None,
+) -> Declared[P, R] | Callable[[Function[P, R]], Declared[P, R]]:
+    """Decorates a method that looks and changes nothing. `by_id`: it looks at one thing whose id the script has."""
+    options = Options(kind="read", name=name, by_id=by_id, permission=permission, risk=risk, timeout_ms=timeout_ms)
+
+    def declare(function: Function[P, R]) -> Declared[P, R]:
+        return Declared(function, options)
+
+    return declare if function is None else declare(function)
+
+
+@overload
+def mutation(function: Function[P, R], /) -> DeclaredMutation[P, R]: ...
+@overload
+def mutation(
+    *,
+    name: str | None = None,
+    permission: str | None = None,
+    risk: Risk = "medium",
+    timeout_ms: int | None = None,
+    settle_ms: int = 0,
+    identity: Sequence[str] | None = None,
+    check_hint: str = "",
+    check_url: CheckUrl | None = None,
+) -> Callable[[Function[P, R]], DeclaredMutation[P, R]]: ...
+def mutation(
+    function: Function[P, R] | None = None,
+    /,
+    *,
+    name: str | None = None,
+    permission: str | None = None,
+    risk: Risk = "medium",
+    timeout_ms: int | None = None,
+    settle_ms: int = 0,
+    identity: Sequence[str] | None = None,
+    check_hint: str = "",
+    check_url: CheckUrl | None = None,
+) -> DeclaredMutation[P, R] | Callable[[Function[P, R]], DeclaredMutation[P, R]]:
+    """Decorates a method that changes something outside.
+
+    `identity` names the parameters that say what is changed (all of them, unless told); the rest is payload.
+    `settle_ms` is how long after a call its effect may still be invisible to `reconcile`. `check_hint` and
+    `check_url` tell a person how to look.
+    """
+    options = Options(
+        kind="mutation",
+        name=name,
+        permission=permission,
+        risk=risk,
+        timeout_ms=timeout_ms,
+        settle_ms=settle_ms,
+        identity=identity,
+        check_hint=check_hint,
+        check_url=check_url,
+    )
+
+    def declare(function: Function[P, R]) -> DeclaredMutation[P, R]:
+        return DeclaredMutation(function, options)
+
+    return declare if function is None else declare(function)

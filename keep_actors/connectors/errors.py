@@ -1,0 +1,89 @@
+"""What a connector may raise, and what the host raises about a connector.
+
+A `ConnectorError` that leaves a mutation is a promise: the effect did not happen. Everything else that leaves one,
+`Uncertain` or any other exception, means that nobody knows.
+"""
+
+from typing import Any, ClassVar
+
+from keep_storage.model import FailureClass
+
+
+class ConnectorDefinitionError(Exception):
+    """A connector class, or a set of connectors, that cannot be used. The text says where and what to do."""
+
+    def __init__(self, where: str, what: str) -> None:
+        super().__init__(f"{where}: {what}")
+
+
+class ConnectorError(Exception):
+    """The call failed, and it changed nothing. Raise one of the classes below: each says what has to happen next."""
+
+    failure_class: ClassVar[FailureClass] = FailureClass.INTERNAL
+    retry_after_ms: int | None = None
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if cls.failure_class is FailureClass.INDETERMINATE:
+            what = "promises that nothing happened, and cannot be indeterminate; raise Uncertain instead"
+            raise ConnectorDefinitionError(cls.__name__, what)
+
+
+class Transient(ConnectorError):
+    """It may work later: the service is down, overloaded or limits the rate."""
+
+    failure_class = FailureClass.TRANSIENT
+
+    def __init__(self, message: str, retry_after_ms: int | None = None) -> None:
+        super().__init__(message)
+        self.retry_after_ms = retry_after_ms
+
+
+class AuthRequired(ConnectorError):
+    """The credentials are missing, expired or revoked. A person has to sign in."""
+
+    failure_class = FailureClass.AUTH
+
+
+class PermissionDenied(ConnectorError):
+    """The credentials are good, and not allowed to do this. A person has to grant it."""
+
+    failure_class = FailureClass.PERMISSION
+
+
+class PreconditionFailed(ConnectorError):
+    """The outside world is not as the call assumes: the sheet is gone, the account is closed. A person decides."""
+
+    failure_class = FailureClass.PRECONDITION
+
+
+class InvalidCall(ConnectorError):
+    """The script asked for something that makes no sense. The script is to be repaired."""
+
+    failure_class = FailureClass.LOGIC
+
+
+class ConnectorBug(ConnectorError):
+    """The connector is at fault and knows it."""
+
+    failure_class = FailureClass.INTERNAL
+
+
+class Uncertain(Exception):
+    """The effect may have happened, or not: nobody knows. Only a mutation has a reason to raise it."""
+
+
+class ParamsError(Exception):
+    """What the script passed does not fit the method. `path` is in the script's words: `values[2]`, or empty."""
+
+    failure_class: ClassVar[FailureClass] = FailureClass.LOGIC
+
+    def __init__(self, method: str, path: str, message: str) -> None:
+        super().__init__(": ".join(part for part in (method, path, message) if part))
+        self.method = method
+        self.path = path
+        self.message = message
+
+
+class ConnectorLoadError(Exception):
+    """A connector that was asked for by name could not be had. The text says which and why."""

@@ -1,0 +1,169 @@
+"""What a method takes and returns, read from its Python signature: the struct that validates it, and its schema.
+
+Anything that is not fully typed, or that JSON cannot carry, is refused here, when the class is defined.
+"""
+
+import inspect
+import typing
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import msgspec
+
+from keep_actors.connectors.calls import MutationCall, ReadCall
+from keep_actors.connectors.errors import ConnectorDefinitionError, ParamsError
+from keep_actors.connectors.names import camel_case, problem_with_parameter
+from keep_actors.connectors.params import UNKNOWN_FIELD, Params, misfit
+from keep_sandbox.invocation import MethodKind
+from keep_storage.model import Json
+
+CALL: Final = "call"
+SUBKEY: Final = "subkey"
+"""Taken out by the host before the parameters of a mutation are looked at."""
+_CALL_TYPES: Final[Mapping[MethodKind, type]] = {"read": ReadCall, "mutation": MutationCall}
+# What msgspec raises for a value or a type that it cannot handle.
+_UNFIT: Final = (TypeError, ValueError, OverflowError, RecursionError)
+
+
+class ResultMismatch(Exception):
+    """What the connector returned is not what it says it returns."""
+
+
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """What goes in and what comes out."""
+
+    params_type: type[msgspec.Struct]
+    javascript_names: Mapping[str, str]
+    """By Python name, in the order of the signature."""
+    takes_call: bool
+    result_type: Any
+
+    def decode_params(self, method: str, json_text: Json) -> Params:
+        """Raises `ParamsError`."""
+        try:
+            decoded = msgspec.json.decode(json_text, type=self.params_type)
+        except msgspec.ValidationError as error:
+            path, message = misfit(str(error))
+            if message == UNKNOWN_FIELD and not set(".[") & set(path):
+                message += f"; there are: {', '.join(self.javascript_names.values()) or 'none'}"
+            raise ParamsError(method, path, message) from None
+        except (ValueError, RecursionError) as error:
+            raise ParamsError(method, "", f"not JSON: {error}") from None
+        return Params(json_text, {name: getattr(decoded, name) for name in self.javascript_names})
+
+    def result_text(self, value: object) -> Json:
+        """Raises `ResultMismatch`. What the annotation does not mention is left out."""
+        try:
+            # Through JSON, and not by `convert`: that takes an instance of the right struct at its word.
+            decoded = msgspec.json.decode(msgspec.json.encode(value), type=self.result_type)
+            return msgspec.json.encode(decoded).decode()
+        except msgspec.ValidationError as error:
+            why = ": ".join(part for part in misfit(str(error)) if part)
+            raise ResultMismatch(f"the result does not fit: {why}") from None
+        except _UNFIT as error:
+            raise ResultMismatch(f"the result is not JSON: {error}") from error
+
+
+def read_signature(where: str, title: str, kind: MethodKind, function: Callable[..., Any]) -> Signature:
+    """What this function of a class says about itself. `where` is for the error, `title` for the schema."""
+    parameters = list(inspect.signature(function).parameters.values())
+    if not parameters or parameters[0].name != "self":
+        raise ConnectorDefinitionError(where, "the first parameter of a method is `self`")
+    hints = _hints(where, function)
+    fields: list[tuple[str, Any] | tuple[str, Any, Any]] = []
+    names: dict[str, str] = {}
+    takes_call = False
+    for parameter in parameters[1:]:
+        annotation = _annotation(where, parameter, hints)
+        if _is_the_call(where, kind, parameter.name, annotation):
+            takes_call = True
+            continue
+        names[parameter.name] = _javascript_name(where, kind, parameter.name, names)
+        _check_type(where, f"parameter {parameter.name!r}", annotation)
+        if parameter.default is inspect.Parameter.empty:
+            fields.append((parameter.name, annotation))
+        else:
+            _check_default(where, parameter, annotation)
+            fields.append((parameter.name, annotation, parameter.default))
+    if "return" not in hints:
+        raise ConnectorDefinitionError(where, "has no return annotation; write `-> <type>`, or `-> None`")
+    _check_type(where, "the result", hints["return"])
+    return Signature(_struct(where, title, fields, names), names, takes_call, hints["return"])
+
+
+def _hints(where: str, function: Callable[..., Any]) -> dict[str, Any]:
+    try:
+        return typing.get_type_hints(function, include_extras=True)
+    except (NameError, AttributeError, TypeError, SyntaxError) as error:
+        what = f"an annotation cannot be resolved ({error}); define its types at module level, above the class"
+        raise ConnectorDefinitionError(where, what) from error
+
+
+def _annotation(where: str, parameter: inspect.Parameter, hints: Mapping[str, Any]) -> Any:
+    match parameter.kind:
+        case inspect.Parameter.VAR_POSITIONAL | inspect.Parameter.VAR_KEYWORD:
+            what = f"takes {str(parameter).partition(':')[0]}; a script passes one object, so name each parameter"
+            raise ConnectorDefinitionError(where, what)
+        case inspect.Parameter.POSITIONAL_ONLY:
+            what = f"parameter {parameter.name!r} is positional only; parameters are passed by name: remove the `/`"
+            raise ConnectorDefinitionError(where, what)
+        case _ if parameter.name not in hints:
+            what = f"parameter {parameter.name!r} has no annotation; write `{parameter.name}: <type>`"
+            raise ConnectorDefinitionError(where, what)
+    return hints[parameter.name]
+
+
+def _is_the_call(where: str, kind: MethodKind, name: str, annotation: Any) -> bool:
+    expected = _CALL_TYPES[kind]
+    if name == CALL and annotation is expected:
+        return True
+    if name == CALL:
+        what = f"parameter 'call' is the host's: annotate it {expected.__name__} (this is a {kind}), or rename it"
+        raise ConnectorDefinitionError(where, what)
+    if annotation in _CALL_TYPES.values():
+        raise ConnectorDefinitionError(where, f"parameter {name!r} is a {annotation.__name__}; name it `call`")
+    return False
+
+
+def _javascript_name(where: str, kind: MethodKind, name: str, taken: Mapping[str, str]) -> str:
+    spelled = camel_case(name)
+    if kind == "mutation" and spelled == SUBKEY:
+        what = f"parameter {name!r} is the host's: scripts tell two equal mutations apart by it; choose another name"
+        raise ConnectorDefinitionError(where, what)
+    if problem := problem_with_parameter(spelled, name):
+        raise ConnectorDefinitionError(where, f"parameter name {problem}; choose another")
+    for other, other_spelled in taken.items():
+        if other_spelled == spelled:
+            what = f"parameters {other!r} and {name!r} are both {spelled!r} in JavaScript; rename one"
+            raise ConnectorDefinitionError(where, what)
+    return spelled
+
+
+def _check_type(where: str, what: str, annotation: Any) -> None:
+    try:
+        msgspec.json.Decoder(annotation)
+        msgspec.json.schema(annotation)
+    except (TypeError, NameError) as error:
+        reason = str(error).splitlines()[-1]
+        raise ConnectorDefinitionError(where, f"{what} cannot be carried as JSON: {reason}") from error
+
+
+def _check_default(where: str, parameter: inspect.Parameter, annotation: Any) -> None:
+    if parameter.default is msgspec.UNSET:
+        return
+    try:
+        msgspec.json.decode(msgspec.json.encode(parameter.default), type=annotation)
+    except _UNFIT as error:
+        what = f"the default of parameter {parameter.name!r} does not fit its annotation: {error}"
+        raise ConnectorDefinitionError(where, what) from error
+
+
+def _struct(
+    where: str, title: str, fields: list[tuple[str, Any] | tuple[str, Any, Any]], names: Mapping[str, str]
+) -> type[msgspec.Struct]:
+    try:
+        return msgspec.defstruct(title, fields, rename=names, kw_only=True, frozen=True, forbid_unknown_fields=True)
+    except (TypeError, ValueError) as error:
+        raise ConnectorDefinitionError(where, f"its parameters cannot be made into a struct: {error}") from error
