@@ -121,6 +121,11 @@ def reject(reason: Reason, message: str) -> NoReturn:
     raise Rejected(reason, message)
 
 
+def storable(text: str) -> str:
+    """What went wrong, in words that a database keeps: what a script threw may hold half a character."""
+    return text.encode("utf-8", "replace").decode("utf-8")
+
+
 class StorageError(Exception):
     """Something about the database file or the disk under it."""
 

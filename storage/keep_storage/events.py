@@ -95,12 +95,14 @@ def append(
 ) -> int:
     """Append events, or update those still pending. Returns how many rows that wrote."""
     written = 0
+    touched: set[int] = set()
     has_cause = run is not None and run.reserved_count > 0
     for event in publishes:
+        topic_id = topics[event.topic].id
         event_id = rows.publish_event(
             tx,
             event_id=event.id,
-            topic_id=topics[event.topic].id,
+            topic_id=topic_id,
             message_id=event.message_id,
             title=event.title,
             payload=event.payload,
@@ -111,8 +113,11 @@ def append(
         if event_id is None:
             continue
         written += 1
+        touched.add(topic_id)
         if run and has_cause:
             rows.inherit_roots(tx, event_id, run.id)
+    for topic_id in touched:
+        rows.count_write(tx, topic_id)
     return written
 
 

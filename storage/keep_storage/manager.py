@@ -27,6 +27,8 @@ OPERATIONS: Final[Mapping[type[Operation[Any]], Apply]] = {
     ops.PauseWorkflow: workflows.pause_workflow,
     ops.ResumeWorkflow: workflows.resume_workflow,
     ops.ArchiveWorkflow: workflows.archive_workflow,
+    ops.RunNow: workflows.run_now,
+    ops.HaltWorkflow: workflows.halt_workflow,
     ops.ClearWorkflowError: workflows.clear_workflow_error,
     ops.CreateSession: sessions.create_session,
     ops.FinishSession: sessions.finish_session,
@@ -111,6 +113,8 @@ class ExecutionModelManager:
     pause_workflow = _method(ops.PauseWorkflow)
     resume_workflow = _method(ops.ResumeWorkflow)
     archive_workflow = _method(ops.ArchiveWorkflow)
+    run_now = _method(ops.RunNow)
+    halt_workflow = _method(ops.HaltWorkflow)
     clear_workflow_error = _method(ops.ClearWorkflowError)
 
     create_session = _method(ops.CreateSession)

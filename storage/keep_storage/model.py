@@ -156,7 +156,7 @@ class Workflow(Record, frozen=True, gc=False):
     """Empty, or what a person must see to before anything runs again."""
     error_class: FailureClass | None
     error_run_id: str | None
-    """The run that set the error: resolving another run's mutation does not clear it."""
+    """The run that set the error: resolving another run's mutation does not clear it. None if the host gave up."""
     maintenance: bool
     maintenance_run_id: str | None
     """The run whose logic error set the flag."""
@@ -189,6 +189,12 @@ class Handler(Record, frozen=True, gc=False):
     next_run_at: Millis | None
     state: Json | None
     wake_at: Millis | None
+    seen: int | None
+    """The `writes` of its topics that an empty run of this consumer has looked at; none if it must look again."""
+    failures: int
+    """Stops in a row without a commit; a crash is not the handler's fault and does not count."""
+    retry_at: Millis | None
+    """Not before this, after a failure."""
     updated_at: Millis
 
 
@@ -199,6 +205,8 @@ class Topic(Record, frozen=True, gc=False):
     declared: bool
     consumer: str | None
     """The one handler that may reserve from it."""
+    writes: int
+    """Grows with every commit that appended an event or changed a pending one."""
 
 
 class Session(Record, frozen=True, gc=False):
@@ -229,6 +237,8 @@ class Run(Record, frozen=True, gc=False):
     title: str
     """`ui.title`: the script's own words for what it is about to do."""
     reserved_count: int
+    seen: int | None
+    """The `writes` of the consumer's topics when the run started; none for other kinds."""
     prepare_result: Json | None
     mutation_result: Json | None
     """What `next` is given when the outcome is success; a retry inherits it."""

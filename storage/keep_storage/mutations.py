@@ -366,6 +366,7 @@ def settle(
         rows.set_outcome(tx, run.id, Phase.MUTATED, outcome, settled.result)
         if outcome is MutationOutcome.FAILURE:
             rows.release_events(tx, run.id, now)
+            rows.look_again(tx, run, now)
         elif outcome is MutationOutcome.SKIPPED:
             rows.skip_events(tx, run.id, now)
     elif outcome is MutationOutcome.SKIPPED:

@@ -168,6 +168,21 @@ class ArchiveWorkflow(Operation[Workflow], frozen=True):
     by: str = ""
 
 
+class RunNow(Operation[Workflow], frozen=True):
+    """A person does not want to wait for the clock: every producer is due now."""
+
+    workflow_id: str
+    by: str = ""
+
+
+class HaltWorkflow(Operation[Workflow], frozen=True):
+    """The host gives up on a workflow, without a run to blame. An error that is there already stays."""
+
+    workflow_id: str
+    error: str
+    cls: FailureClass = FailureClass.INTERNAL
+
+
 class ClearWorkflowError(Operation[Workflow], frozen=True):
     """A person says "I fixed it". Refused while the error is an open question about a mutation."""
 
@@ -207,13 +222,17 @@ class CreateRetryRun(Operation[Run], frozen=True):
 
 
 class UpdateHandlerRunStatus(Operation[Run], frozen=True):
-    """A run stops before its commit: failure, pause or crash. Decides what becomes of its events."""
+    """A run stops before its commit: failure, pause or crash. Decides what becomes of its events.
+
+    All but a crash count as a failure of the handler, which is not to run again before `retry_at`.
+    """
 
     run_id: str
     status: RunStatus
     error: RunError | None = None
     logs: Json | None = None
     cost_micros: int = 0
+    retry_at: Millis | None = None
 
 
 class UpdateConsumerPhase(Operation[Run], frozen=True):
@@ -249,10 +268,11 @@ class CommitProducer(Operation[Run], frozen=True):
 
 
 class CommitJob(Operation[Run], frozen=True):
-    """A job returned: keep the state, set the next run."""
+    """A job returned: append the publishes, keep the state, set the next run. One transaction."""
 
     run_id: str
     next_run_at: Millis | None
+    publishes: tuple[Publish, ...] = ()
     state: Json | None = None
     logs: Json | None = None
     cost_micros: int = 0

@@ -139,6 +139,7 @@ def exit_maintenance_mode(tx: Transaction, op: ExitMaintenanceMode, now: Millis)
     if not workflow.maintenance:
         reject(Reason.WORKFLOW_NOT_IN_MAINTENANCE, f"Workflow {op.workflow_id!r} is not in maintenance.")
     rows.end_task(tx, workflow.id, now)
+    rows.forgive_failures(tx, workflow.id, now)
     workflow = replace(workflow, maintenance=False, maintenance_run_id=None, updated_at=now)
     rows.save_workflow(tx, workflow)
     return changed(workflow, workflow.id, None, maintenance=[True, False], by=op.by)

@@ -136,12 +136,32 @@ def set_wake_at(tx: Transaction, run: Run, wake_at: Millis | None, now: Millis) 
     tx.run("set_wake_at", _handler_key(run) | {"wake_at": wake_at, "updated_at": now})
 
 
-def set_handler_state(tx: Transaction, run: Run, state: Json, now: Millis) -> None:
-    tx.run("set_handler_state", _handler_key(run) | {"state": state, "updated_at": now})
+def commit_handler(
+    tx: Transaction, run: Run, state: Json | None, next_run_at: Millis | None, seen: int | None, now: Millis
+) -> None:
+    """Without a state the old one stays."""
+    kept = {"state": state, "next_run_at": next_run_at, "seen": seen, "updated_at": now}
+    tx.run("commit_handler", _handler_key(run) | kept)
 
 
-def set_next_run_at(tx: Transaction, run: Run, next_run_at: Millis | None, now: Millis) -> None:
-    tx.run("set_next_run_at", _handler_key(run) | {"next_run_at": next_run_at, "updated_at": now})
+def count_failure(tx: Transaction, run: Run, retry_at: Millis | None, now: Millis) -> None:
+    tx.run("count_failure", _handler_key(run) | {"retry_at": retry_at, "updated_at": now})
+
+
+def look_again(tx: Transaction, run: Run, now: Millis) -> None:
+    tx.run("look_again", _handler_key(run) | {"updated_at": now})
+
+
+def look_again_everywhere(tx: Transaction, workflow_id: str, now: Millis) -> None:
+    tx.run("look_again_everywhere", {"workflow_id": workflow_id, "updated_at": now})
+
+
+def make_producers_due(tx: Transaction, workflow_id: str, now: Millis) -> None:
+    tx.run("make_producers_due", {"workflow_id": workflow_id, "now": now})
+
+
+def forgive_failures(tx: Transaction, workflow_id: str, now: Millis) -> None:
+    tx.run("forgive_failures", {"workflow_id": workflow_id, "updated_at": now})
 
 
 def _handler_key(run: Run) -> dict[str, Any]:
@@ -199,6 +219,8 @@ class Admission(msgspec.Struct, frozen=True):
     version_id: str
     session_ended_at: Millis | None
     handler_kind: HandlerKind | None
+    seen: int | None
+    """What there is to see for a consumer: the `writes` of its topics."""
     active_run_id: str | None
 
 
@@ -293,6 +315,10 @@ def publish_event(
         },
     )
     return None if row is None else row[0]
+
+
+def count_write(tx: Transaction, topic_id: int) -> None:
+    tx.run("count_write", {"id": topic_id})
 
 
 def inherit_roots(tx: Transaction, event_id: str, run_id: str) -> None:

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from keep_storage import events, rows, workflows
 from keep_storage.disposition import Disposition, disposition
-from keep_storage.errors import Reason, reject
+from keep_storage.errors import Reason, reject, storable
 from keep_storage.ids import Millis
 from keep_storage.journal import Change, changed
 from keep_storage.model import (
@@ -23,7 +23,6 @@ from keep_storage.model import (
     RunStatus,
     SessionResult,
     Workflow,
-    WorkflowStatus,
 )
 from keep_storage.operations import (
     CommitConsumer,
@@ -87,6 +86,7 @@ def create_run(tx: Transaction, op: CreateRun, now: Millis) -> Change[Run]:
         retry_of=None,
         title="",
         reserved_count=0,
+        seen=admission.seen,
         prepare_result=None,
         mutation_result=None,
         output_state=None,
@@ -159,23 +159,9 @@ def _admit(q: Queries, session_id: str, handler: str) -> rows.Admission:
     )
     if admission.session_ended_at is not None:
         reject(Reason.SESSION_FINISHED, f"Session {session_id!r} has ended; sessions are never resumed.")
-    if admission.status is not WorkflowStatus.ACTIVE:
-        reject(Reason.WORKFLOW_NOT_ACTIVE, f"Workflow {admission.workflow_id!r} is {admission.status}.")
-    if admission.error:
-        reject(
-            Reason.WORKFLOW_HAS_ERROR,
-            f"Workflow {admission.workflow_id!r} waits for a person: {admission.error}",
-        )
-    if admission.maintenance:
-        reject(
-            Reason.WORKFLOW_IN_MAINTENANCE,
-            f"The script of workflow {admission.workflow_id!r} is under repair.",
-        )
-    if admission.active_run_id:
-        reject(
-            Reason.RUN_ALREADY_ACTIVE,
-            f"Run {admission.active_run_id!r} of workflow {admission.workflow_id!r} is still active.",
-        )
+    workflows.check_free(
+        admission.workflow_id, admission.status, admission.error, admission.maintenance, admission.active_run_id
+    )
     return admission
 
 
@@ -251,7 +237,7 @@ def update_handler_run_status(tx: Transaction, op: UpdateHandlerRunStatus, now: 
     run = existing(tx, op.run_id)
     if op.status not in STATUS_NEXT[run.status]:
         reject(Reason.RUN_STATUS_REFUSED, f"Run {run.id!r} is {run.status}; it cannot become {op.status}.")
-    return stop(tx, run, op.status, op.error, now, logs=op.logs, cost_micros=op.cost_micros)
+    return stop(tx, run, op.status, op.error, now, logs=op.logs, cost_micros=op.cost_micros, retry_at=op.retry_at)
 
 
 def stop(
@@ -263,8 +249,9 @@ def stop(
     *,
     logs: Json | None = None,
     cost_micros: int = 0,
+    retry_at: Millis | None = None,
 ) -> Change[Run]:
-    """The run ends without a commit. Its events, its session and its workflow follow in the same transaction."""
+    """The run ends without a commit. Its events, handler, session and workflow follow in the same transaction."""
     mutation = rows.unsettled_mutation_of_run(tx, run.id)
     held = disposition(run.phase, run.mutation_outcome, mutation.status if mutation else None)
     _may_stop(tx, run, status, held, mutation)
@@ -273,8 +260,8 @@ def stop(
         run,
         status=status,
         error_class=error.cls if error else None,
-        error_message=_storable(error.message) if error else "",
-        error_place=_storable(error.place) if error else "",
+        error_message=storable(error.message) if error else "",
+        error_place=storable(error.place) if error else "",
         logs=run.logs if logs is None else logs,
         cost_micros=run.cost_micros + cost_micros,
         ended_at=run.ended_at or now,
@@ -282,6 +269,7 @@ def stop(
     rows.save_run(tx, stopped)
     if run.kind is HandlerKind.CONSUMER and held is Disposition.RELEASE:
         rows.release_events(tx, run.id, now)
+    _after_stop_of_handler(tx, stopped, held, retry_at, now)
     if item := rows.open_item(tx, run.id):
         left = ItemState.FAILED if item.state is ItemState.PROCESSING else item.state
         rows.save_item(tx, replace(item, is_open=False, state=left, error=stopped.error_message, updated_at=now))
@@ -293,9 +281,16 @@ def stop(
     return changed(stopped, run.workflow_id, run.id, stopped.error_message, status=[run.status, status], events=held)
 
 
-def _storable(text: str) -> str:
-    """What a script threw may hold half a character. It must not keep the run from stopping."""
-    return text.encode("utf-8", "replace").decode("utf-8")
+def _after_stop_of_handler(tx: Transaction, run: Run, held: Disposition, retry_at: Millis | None, now: Millis) -> None:
+    """What the run saw is news again. A crash is not the handler's fault, so it is not counted."""
+    if run.status is RunStatus.CRASHED:
+        rows.look_again(tx, run, now)
+    else:
+        rows.count_failure(tx, run, retry_at, now)
+    has_prepared = run.kind is HandlerKind.CONSUMER and run.phase not in (Phase.PENDING, Phase.PREPARING)
+    if has_prepared and held is Disposition.RELEASE and run.reserved_count == 0:
+        # No event comes back that would start a fresh run, and `prepare` has replaced the time that started this one.
+        rows.set_wake_at(tx, run, now, now)
 
 
 def _may_stop(q: Queries, run: Run, status: RunStatus, held: Disposition, mutation: Mutation | None) -> None:
@@ -354,6 +349,9 @@ def commit_consumer(tx: Transaction, op: CommitConsumer, now: Millis) -> Change[
     topics = events.check_publishes(tx, run.workflow_id, op.publishes)
     rows.consume_events(tx, run.id, now)
     published = events.append(tx, op.publishes, topics, run, now)
+    # After an empty look, only what was not there when the run started is worth another.
+    seen = None if run.reserved_count else run.seen
+    rows.commit_handler(tx, run, op.state, None, seen, now)
     return _commit(tx, run, op, published, now)
 
 
@@ -361,7 +359,7 @@ def commit_producer(tx: Transaction, op: CommitProducer, now: Millis) -> Change[
     run = _active(tx, op.run_id, HandlerKind.PRODUCER)
     topics = events.check_publishes(tx, run.workflow_id, op.publishes)
     published = events.append(tx, op.publishes, topics, run, now)
-    rows.set_next_run_at(tx, run, op.next_run_at, now)
+    rows.commit_handler(tx, run, op.state, op.next_run_at, None, now)
     return _commit(tx, run, op, published, now)
 
 
@@ -374,8 +372,10 @@ def commit_job(tx: Transaction, op: CommitJob, now: Millis) -> Change[Run]:
             Reason.MUTATION_OUTCOME_UNKNOWN,
             f"Run {run.id!r} has a mutation {mutation.id!r} that is {mutation.status}; it cannot commit.",
         )
-    rows.set_next_run_at(tx, run, op.next_run_at, now)
-    return _commit(tx, run, op, 0, now)
+    topics = events.check_publishes(tx, run.workflow_id, op.publishes)
+    published = events.append(tx, op.publishes, topics, run, now)
+    rows.commit_handler(tx, run, op.state, op.next_run_at, None, now)
+    return _commit(tx, run, op, published, now)
 
 
 def _commit(
@@ -390,8 +390,6 @@ def _commit(
         cost_micros=run.cost_micros + op.cost_micros,
         ended_at=now,
     )
-    if op.state is not None:
-        rows.set_handler_state(tx, run, op.state, now)
     rows.save_run(tx, committed)
     rows.count_committed_run(tx, run.session_id)
     return changed(committed, run.workflow_id, run.id, phase=[run.phase, committed.phase], published=published)

@@ -3,7 +3,7 @@
 from msgspec.structs import replace
 
 from keep_storage import rows
-from keep_storage.errors import Reason, reject
+from keep_storage.errors import Reason, reject, storable
 from keep_storage.ids import Millis
 from keep_storage.journal import Change, changed
 from keep_storage.model import (
@@ -21,9 +21,11 @@ from keep_storage.operations import (
     ClearWorkflowError,
     CreateWorkflow,
     GrantPermission,
+    HaltWorkflow,
     HandlerSpec,
     PauseWorkflow,
     ResumeWorkflow,
+    RunNow,
 )
 from keep_storage.transaction import Queries, Transaction
 from keep_storage.transitions import WORKFLOW_NEXT
@@ -163,6 +165,9 @@ def _handler(workflow_id: str, spec: HandlerSpec, now: Millis) -> Handler:
         next_run_at=spec.first_run_at if timed else None,
         state=None,
         wake_at=None,
+        seen=None,
+        failures=0,
+        retry_at=None,
         updated_at=now,
     )
 
@@ -209,11 +214,46 @@ def _set_status(tx: Transaction, workflow_id: str, status: WorkflowStatus, by: s
     return changed(workflow, workflow_id, None, status=[before, status], by=by)
 
 
+def run_now(tx: Transaction, op: RunNow, now: Millis) -> Change[Workflow]:
+    workflow = existing(tx, op.workflow_id)
+    active = rows.active_runs(tx, workflow.id)
+    check_free(workflow.id, workflow.status, workflow.error, workflow.maintenance, active[0].id if active else None)
+    rows.make_producers_due(tx, workflow.id, now)
+    return changed(workflow, workflow.id, None, due=now, by=op.by)
+
+
+def check_free(
+    workflow_id: str, status: WorkflowStatus, error: str, maintenance: bool, active_run_id: str | None
+) -> None:
+    """Refuses what starts something while something is in the way."""
+    if status is not WorkflowStatus.ACTIVE:
+        reject(Reason.WORKFLOW_NOT_ACTIVE, f"Workflow {workflow_id!r} is {status}.")
+    if error:
+        reject(Reason.WORKFLOW_HAS_ERROR, f"Workflow {workflow_id!r} waits for a person: {error}")
+    if maintenance:
+        reject(Reason.WORKFLOW_IN_MAINTENANCE, f"The script of workflow {workflow_id!r} is under repair.")
+    if active_run_id:
+        reject(Reason.RUN_ALREADY_ACTIVE, f"Run {active_run_id!r} of workflow {workflow_id!r} is still active.")
+
+
+def halt_workflow(tx: Transaction, op: HaltWorkflow, now: Millis) -> Change[Workflow]:
+    workflow = existing(tx, op.workflow_id)
+    if workflow.status is WorkflowStatus.ARCHIVED:
+        reject(Reason.WORKFLOW_STATUS_REFUSED, f"Workflow {workflow.id!r} is archived; nothing of it runs.")
+    if not op.error.strip():
+        reject(Reason.TEXT_INVALID, f"Workflow {workflow.id!r} is not halted without an error that a person can read.")
+    was = workflow.error
+    if not was:
+        workflow = replace(workflow, error=storable(op.error), error_class=op.cls, updated_at=now)
+        rows.save_workflow(tx, workflow)
+    return changed(workflow, workflow.id, None, storable(op.error), error=[was, workflow.error])
+
+
 def clear_workflow_error(tx: Transaction, op: ClearWorkflowError, now: Millis) -> Change[Workflow]:
     workflow = existing(tx, op.workflow_id)
-    if workflow.error_run_id is None:
+    if not workflow.error:
         reject(Reason.WORKFLOW_HAS_NO_ERROR, f"Workflow {op.workflow_id!r} has no error to clear.")
-    if mutation := rows.unsettled_mutation_of_run(tx, workflow.error_run_id):
+    if workflow.error_run_id and (mutation := rows.unsettled_mutation_of_run(tx, workflow.error_run_id)):
         reject(
             Reason.MUTATION_OUTCOME_UNKNOWN,
             f"The error is an open question about mutation {mutation.id!r} ({mutation.status}). "
@@ -222,6 +262,8 @@ def clear_workflow_error(tx: Transaction, op: ClearWorkflowError, now: Millis) -
     was, run_id = workflow.error, workflow.error_run_id
     workflow = without_error(workflow, now)
     rows.save_workflow(tx, workflow)
+    rows.look_again_everywhere(tx, workflow.id, now)
+    rows.forgive_failures(tx, workflow.id, now)
     return changed(workflow, workflow.id, run_id, op.why, error=[was, ""], by=op.by)
 
 

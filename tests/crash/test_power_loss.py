@@ -102,7 +102,8 @@ def test_what_was_acknowledged_survives_a_power_loss_at_every_sync(
             rows.append(show.rows())
         endings = show.endings()
         show.store.close()
-    assert len({loss.acknowledged for loss in losses}) == len(journals), "the power was lost in every batch"
+    # After the last one there is a sync only if its commit left something in the log for the end.
+    assert {loss.acknowledged for loss in losses} >= set(range(show.batches)), "the power was lost in every batch"
 
     finished: set[object] = set()
     for loss in losses:

@@ -4,7 +4,7 @@
 reasons, no texts and no times; what it does know is compared with the database, key by key, after every step.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from keep_storage import operations as ops
@@ -51,6 +51,10 @@ MAY_SAY = {
     ("failed", "indeterminate"): ("user_assert_failed",),
 }
 """Who may say that a mutation was applied or failed, by where it stands."""
+
+NO_ERROR: Row = {"has_error": False, "error_run_id": None}
+NO_FAILURES: Row = {"failures": 0, "retry_at": None}
+UNTRIED: Row = {"seen": None, **NO_FAILURES}
 
 STATUS_BEFORE = {
     "paused": ("active",),
@@ -140,6 +144,7 @@ def create_workflow(s: State, op: ops.CreateWorkflow, now: int) -> None:
     must(op.id not in s["workflows"])
     s["workflows"][op.id] = {
         "status": "draft",
+        "has_error": False,
         "error_run_id": None,
         "maintenance": False,
         "pending_retry_run_id": None,
@@ -176,8 +181,10 @@ def activate_script(s: State, op: ops.ActivateScript, now: int) -> None:
             if key[0] == workflow_id:
                 row["declared"] = False
                 row.update({"consumer": None} if table == "topics" else {})
+                row.update({} if table == "topics" else UNTRIED)
     for topic, reader in readers.items():
-        s["topics"][workflow_id, topic] = {"declared": True, "consumer": reader}
+        known = s["topics"].get((workflow_id, topic), {"writes": 0})
+        s["topics"][workflow_id, topic] = known | {"declared": True, "consumer": reader}
     for handler in op.handlers:
         declare_handler(s, workflow_id, handler)
     workflow["active_version_id"] = op.version_id
@@ -188,7 +195,7 @@ def activate_script(s: State, op: ops.ActivateScript, now: int) -> None:
 def declare_handler(s: State, workflow_id: str, spec: ops.HandlerSpec) -> None:
     """Its state stays. So does the time of its next run, while kind and schedule stay."""
     new = {"kind": str(spec.kind), "declared": True, "schedule": None, "next_run_at": None, "wake_at": None}
-    old = s["handlers"].get((workflow_id, spec.name), {"state": None, **new})
+    old = s["handlers"].get((workflow_id, spec.name), {"state": None, **UNTRIED, **new})
     if spec.kind == "consumer":
         new["wake_at"] = old["wake_at"]
     else:
@@ -212,11 +219,31 @@ def set_status(status: str) -> Callable[[State, Any, int], None]:
     return rule
 
 
+def run_now(s: State, op: ops.RunNow, now: int) -> None:
+    must(is_free(s, get(s, "workflows", op.workflow_id), op.workflow_id))
+    for handler in handlers_of(s, op.workflow_id):
+        if handler["kind"] == "producer" and handler["declared"]:
+            handler |= {"next_run_at": now, "retry_at": None}
+
+
+def handlers_of(s: State, workflow_id: str) -> list[Row]:
+    return [row for key, row in s["handlers"].items() if key[0] == workflow_id]
+
+
+def halt_workflow(s: State, op: ops.HaltWorkflow, now: int) -> None:
+    workflow = get(s, "workflows", op.workflow_id)
+    must(workflow["status"] != "archived")
+    must(op.error.strip())
+    workflow["has_error"] = True
+
+
 def clear_workflow_error(s: State, op: ops.ClearWorkflowError, now: int) -> None:
     workflow = get(s, "workflows", op.workflow_id)
-    must(workflow["error_run_id"])
+    must(workflow["has_error"])
     must(not unsettled(s, workflow["error_run_id"]))
-    workflow["error_run_id"] = None
+    workflow |= NO_ERROR
+    for handler in handlers_of(s, op.workflow_id):
+        handler |= UNTRIED
 
 
 def create_maintenance_task(s: State, op: ops.CreateMaintenanceTask, now: int) -> None:
@@ -234,6 +261,8 @@ def exit_maintenance_mode(s: State, op: ops.ExitMaintenanceMode, now: int) -> No
     workflow = get(s, "workflows", op.workflow_id)
     must(workflow["maintenance"])
     workflow["maintenance"] = False
+    for handler in handlers_of(s, op.workflow_id):
+        handler |= NO_FAILURES
     for task in where(s, "tasks", workflow_id=op.workflow_id, status="open"):
         s["tasks"][task]["status"] = "done"
 
@@ -277,10 +306,14 @@ def admit(s: State, run_id: str, session_id: str) -> str:
     session = get(s, "sessions", session_id)
     must(session["result"] is None)
     workflow = s["workflows"][session["workflow_id"]]
-    must(workflow["status"] == "active" and not workflow["error_run_id"] and not workflow["maintenance"])
-    must(not active_run(s, session["workflow_id"]))
+    must(is_free(s, workflow, session["workflow_id"]))
     must(run_id not in s["runs"])
     return str(session["workflow_id"])
+
+
+def is_free(s: State, workflow: Row, workflow_id: str) -> bool:
+    waits = workflow["status"] == "active" and not workflow["has_error"] and not workflow["maintenance"]
+    return waits and not active_run(s, workflow_id)
 
 
 def create_run(s: State, op: ops.CreateRun, now: int) -> None:
@@ -299,10 +332,17 @@ def create_run(s: State, op: ops.CreateRun, now: int) -> None:
         "mutation_outcome": "",
         "retry_of": None,
         "reserved_count": 0,
+        "seen": writes(s, workflow_id, op.handler) if handler["kind"] == "consumer" else None,
         "prepare_result": None,
         "mutation_result": None,
         "cost_micros": 0,
     }
+
+
+def writes(s: State, workflow_id: str, consumer: str) -> int:
+    """All that was ever written to what it subscribes to."""
+    mine = (row for key, row in s["topics"].items() if key[0] == workflow_id and row["consumer"] == consumer)
+    return sum(row["writes"] for row in mine)
 
 
 def create_retry_run(s: State, op: ops.CreateRetryRun, now: int) -> None:
@@ -365,10 +405,10 @@ def update_handler_run_status(s: State, op: ops.UpdateHandlerRunStatus, now: int
     approved_and_unknown = before == "paused:approval" and op.status == "paused:reconciliation"
     must(before == "active" or approved_and_unknown)
     must(op.status not in ("active", "committed"))
-    stop(s, op.run_id, op.status, op.cost_micros)
+    stop(s, op.run_id, op.status, now, op.cost_micros, op.retry_at)
 
 
-def stop(s: State, run_id: str, status: str, cost_micros: int = 0) -> None:
+def stop(s: State, run_id: str, status: str, now: int, cost_micros: int = 0, retry_at: int | None = None) -> None:
     run = s["runs"][run_id]
     workflow = s["workflows"][run["workflow_id"]]
     mutation = unsettled(s, run_id)
@@ -389,10 +429,16 @@ def stop(s: State, run_id: str, status: str, cost_micros: int = 0) -> None:
             workflow["pending_retry_run_id"] = run_id
         else:
             let_go(s, run_id, "pending")
+    handler = s["handlers"][run["workflow_id"], run["handler"]]
+    handler["seen"] = None
+    if run["kind"] == "consumer" and not run["reserved_count"] and run["phase"] not in ("pending", "preparing"):
+        handler["wake_at"] = now
+    if status != "crashed":
+        handler |= {"failures": handler["failures"] + 1, "retry_at": retry_at}
     if status == "failed:logic":
         workflow["maintenance"] = True
     if in_doubt or status in NEEDS_A_PERSON:
-        workflow["error_run_id"] = run_id
+        workflow |= {"has_error": True, "error_run_id": run_id}
 
 
 def commit_consumer(s: State, op: ops.CommitConsumer, now: int) -> None:
@@ -401,6 +447,7 @@ def commit_consumer(s: State, op: ops.CommitConsumer, now: int) -> None:
     let_go(s, op.run_id, "consumed")
     publish(s, run["workflow_id"], op.publishes, causes(s, op.run_id))
     commit(s, run, op)
+    s["handlers"][run["workflow_id"], run["handler"]]["seen"] = None if run["reserved_count"] else run["seen"]
 
 
 def commit_producer(s: State, op: ops.CommitProducer, now: int) -> None:
@@ -414,6 +461,7 @@ def commit_job(s: State, op: ops.CommitJob, now: int) -> None:
     run = active(s, op.run_id, "job")
     must(not open_item(s, op.run_id))
     must(not unsettled(s, op.run_id))
+    publish(s, run["workflow_id"], op.publishes, ())
     s["handlers"][run["workflow_id"], run["handler"]]["next_run_at"] = op.next_run_at
     commit(s, run, op)
 
@@ -421,8 +469,10 @@ def commit_job(s: State, op: ops.CommitJob, now: int) -> None:
 def commit(s: State, run: Row, op: ops.CommitConsumer | ops.CommitProducer | ops.CommitJob) -> None:
     run |= {"phase": "committed", "status": "committed", "cost_micros": run["cost_micros"] + op.cost_micros}
     s["sessions"][run["session_id"]]["handler_run_count"] += 1
+    handler = s["handlers"][run["workflow_id"], run["handler"]]
+    handler |= NO_FAILURES
     if op.state is not None:
-        s["handlers"][run["workflow_id"], run["handler"]]["state"] = op.state
+        handler["state"] = op.state
 
 
 # Events.
@@ -443,7 +493,8 @@ def roots_of(s: State, event: Key) -> list[Key]:
     return [root for caused, root in s["roots"] if caused == event]
 
 
-def publish(s: State, workflow_id: str, publishes: Iterable[ops.Publish], roots: Iterable[Key]) -> None:
+def publish(s: State, workflow_id: str, publishes: Iterable[ops.Publish], roots: Sequence[Key]) -> None:
+    touched = set()
     for event in publishes:
         must((workflow_id, event.topic) in s["topics"] and s["topics"][workflow_id, event.topic]["declared"])
         must(1 <= len(event.message_id) <= 512)
@@ -455,8 +506,12 @@ def publish(s: State, workflow_id: str, publishes: Iterable[ops.Publish], roots:
         words = {"title": event.title, "payload": event.payload}
         known = s["events"][key]
         if known["status"] == "pending":
+            if roots or any(known.get(name) != value for name, value in words.items()):
+                touched.add(key[:2])
             known |= words
             s["roots"].update({(key, root): {} for root in roots})
+    for topic in touched:
+        s["topics"][topic]["writes"] += 1
 
 
 def skip_event(s: State, op: ops.SkipEvent, now: int) -> None:
@@ -559,7 +614,7 @@ def settle(s: State, mutation_id: str, outcome: str, who: str, result: str | Non
     workflow = s["workflows"][run["workflow_id"]]
     stopped = run["status"] != "active"
     if stopped and workflow["error_run_id"] == run_id:
-        workflow["error_run_id"] = None
+        workflow |= NO_ERROR
     if run["kind"] == "job":
         item = latest_item(s, run["workflow_id"], mutation["item_id"])
         if outcome == "skipped" and item and item[2] == mutation["item_attempt"]:
@@ -568,6 +623,7 @@ def settle(s: State, mutation_id: str, outcome: str, who: str, result: str | Non
     run |= {"phase": "mutated", "mutation_outcome": outcome, "mutation_result": result}
     if outcome == "failure":
         let_go(s, run_id, "pending")
+        s["handlers"][run["workflow_id"], run["handler"]]["seen"] = None
     if outcome == "skipped":
         let_go(s, run_id, "skipped")
     if stopped:
@@ -653,25 +709,25 @@ def reprocess_item(s: State, op: ops.ReprocessItem, now: int) -> None:
 def recover_crashed_runs(s: State, op: ops.RecoverCrashedRuns, now: int) -> None:
     for run_id in where(s, "runs", status="active"):
         if op.workflow_id in (None, s["runs"][run_id]["workflow_id"]):
-            recover_run(s, run_id)
+            recover_run(s, run_id, now)
     for mutation_id, mutation in s["mutations"].items():
         if mutation["status"] in DOUBT and op.workflow_id in (None, mutation["workflow_id"]):
             admit_not_knowing(s, mutation_id)
             if s["runs"][mutation["run_id"]]["status"] == "paused:approval":
-                stop(s, mutation["run_id"], "paused:reconciliation")
+                stop(s, mutation["run_id"], "paused:reconciliation", now)
 
 
-def recover_run(s: State, run_id: str) -> None:
+def recover_run(s: State, run_id: str, now: int) -> None:
     mutation_id = unsettled(s, run_id)
     if mutation_id and s["mutations"][mutation_id]["status"] in DOUBT:
         admit_not_knowing(s, mutation_id)
-        stop(s, run_id, "paused:reconciliation")
+        stop(s, run_id, "paused:reconciliation", now)
     elif mutation_id and open_approval(s, mutation_id):
-        stop(s, run_id, "paused:approval")
+        stop(s, run_id, "paused:approval", now)
     else:
         if mutation_id:
             settle(s, mutation_id, "failure", "recovery")
-        stop(s, run_id, "crashed")
+        stop(s, run_id, "crashed", now)
 
 
 def admit_not_knowing(s: State, mutation_id: str) -> None:
@@ -700,6 +756,8 @@ RULES: dict[type[ops.Operation[Any]], Callable[[State, Any, int], None]] = {
     ops.PauseWorkflow: set_status("paused"),
     ops.ResumeWorkflow: set_status("active"),
     ops.ArchiveWorkflow: set_status("archived"),
+    ops.RunNow: run_now,
+    ops.HaltWorkflow: halt_workflow,
     ops.ClearWorkflowError: clear_workflow_error,
     ops.CreateSession: create_session,
     ops.FinishSession: finish_session,

@@ -143,6 +143,24 @@ def test_what_a_producer_publishes_has_no_cause_but_itself(world: World) -> None
     assert (event.created_by_run_id, roots(world, "mail", "m1")) == (run.id, [])
 
 
+def test_a_job_publishes_in_its_commit(world: World) -> None:
+    run = world.start("digest")
+    world.model.commit_job(run.id, 9, (world.mail("m1"), world.mail("r1", "rows")), state='{"c":1}')
+    assert (world.states(), world.states("rows")) == ({"m1": "pending"}, {"r1": "pending"})
+    assert [event.created_by_run_id for event in world.events()] == [run.id]
+    assert (world.handler("digest").state, world.handler("digest").next_run_at) == ('{"c":1}', 9)
+
+
+def test_a_job_that_publishes_badly_does_not_commit(world: World) -> None:
+    run = world.start("digest")
+    with pytest.raises(Rejected) as refusal:
+        world.model.commit_job(run.id, 9, (world.mail("m1"), world.mail("m2", "nowhere")), state='{"c":1}')
+    assert refusal.value.reason is Reason.TOPIC_NOT_DECLARED
+    assert world.states() == {}
+    assert (world.handler("digest").state, world.handler("digest").next_run_at) == (None, 0)
+    assert world.run(run.id).status is RunStatus.ACTIVE
+
+
 def test_peek_gives_pending_events_oldest_first_after_a_cursor(world: World) -> None:
     world.publish(*(f"m{number}" for number in range(150)))
     world.model.skip_event(WORKFLOW, "mail", "m1")

@@ -55,17 +55,21 @@ State = small.State
 LOOKS: dict[str, tuple[str, str, str]] = {
     "workflows": (
         "id",
-        "status error_run_id maintenance pending_retry_run_id active_version_id",
-        "workflows",
+        "status has_error error_run_id maintenance pending_retry_run_id active_version_id",
+        "(SELECT *, error <> '' AS has_error FROM workflows)",
     ),
     "versions": ("id", "workflow_id major minor", "script_versions"),
-    "topics": ("workflow_id name", "declared consumer", "topics"),
-    "handlers": ("workflow_id name", "kind declared schedule next_run_at state wake_at", "handlers"),
+    "topics": ("workflow_id name", "declared consumer writes", "topics"),
+    "handlers": (
+        "workflow_id name",
+        "kind declared schedule next_run_at state wake_at seen failures retry_at",
+        "handlers",
+    ),
     "grants": ("workflow_id major permission", "policy", "grants"),
     "sessions": ("id", "workflow_id result handler_run_count cost_micros", "sessions"),
     "runs": (
         "id",
-        "workflow_id session_id handler kind phase status mutation_outcome retry_of reserved_count prepare_result "
+        "workflow_id session_id handler kind phase status mutation_outcome retry_of reserved_count seen prepare_result "
         "mutation_result cost_micros",
         "runs",
     ),
@@ -230,12 +234,21 @@ def noteworthy(operation: Operation, before: State, after: State) -> Iterator[st
     if isinstance(operation, ops.CommitConsumer):
         run = before["runs"][operation.run_id]
         yield f"committed after {run['mutation_outcome'] or 'no mutation'}"
+        if not run["reserved_count"]:
+            key = run["workflow_id"], run["handler"]
+            news = small.writes(after, *key) != after["handlers"][key]["seen"]
+            yield "committed an empty look, with news since" if news else "committed an empty look"
         if run["retry_of"]:
             yield "committed a retry"
             if before["runs"][run["retry_of"]]["retry_of"]:
                 yield "committed a retry of a retry"
     if isinstance(operation, ops.CreateMutation) and before["mutations"] == after["mutations"]:
         yield "replayed an applied mutation"
+    if isinstance(operation, ops.HaltWorkflow):
+        workflow_id = operation.workflow_id
+        busy = small.active_run(before, workflow_id)
+        known = before["workflows"][workflow_id]["has_error"]
+        yield "halted, and an error was there" if known else "halted under a run" if busy else "halted"
 
 
 CHANGES = (
@@ -365,7 +378,7 @@ class Author:
             key
             for key, row in self.s["workflows"].items()
             if row["status"] == "active"
-            and not row["error_run_id"]
+            and not row["has_error"]
             and not row["maintenance"]
             and not small.active_run(self.s, key)
         ]
@@ -463,7 +476,8 @@ class Author:
         if item is None:
             if self.likely(70):
                 return ops.OpenItem(run_id, self.one(ITEMS), "An item")
-            return ops.CommitJob(run_id, self.now + 9, self.one((None, "1", "2")), "[]", self.cost())
+            publishes = self.publishes(self.s["runs"][run_id]["workflow_id"])
+            return ops.CommitJob(run_id, self.now + 9, publishes, self.one((None, "1", "2")), "[]", self.cost())
         if self.s["items"][item]["state"] not in ("done", "skipped") and self.likely(60):
             return self.call(run_id, self.scope(item))
         return ops.CloseItem(run_id, item[1], self.one((ItemState.DONE, ItemState.FAILED, ItemState.NEEDS_ATTENTION)))
@@ -476,7 +490,8 @@ class Author:
 
     def stopping(self, run_id: str) -> Operation:
         error = self.one((None, RunError(FailureClass.TRANSIENT, "no answer")))
-        return ops.UpdateHandlerRunStatus(run_id, self.one(list(RunStatus)), error, "[]", self.cost())
+        retry_at = self.one((None, self.now + 7))
+        return ops.UpdateHandlerRunStatus(run_id, self.one(list(RunStatus)), error, "[]", self.cost(), retry_at)
 
     def an_answer_comes(self) -> Operation | None:
         """Something or someone finds out about a mutation whose run has stopped."""
@@ -517,7 +532,7 @@ class Author:
         to_do: list[Operation] = []
         if row["status"] in ("ready", "paused"):
             to_do.append(ops.ResumeWorkflow(workflow_id, "ann"))
-        if row["error_run_id"] and (not small.unsettled(self.s, row["error_run_id"]) or self.likely(20)):
+        if row["has_error"] and (not small.unsettled(self.s, row["error_run_id"]) or self.likely(20)):
             to_do.append(ops.ClearWorkflowError(workflow_id, "ann"))
         if row["maintenance"]:
             ordered = small.where(self.s, "tasks", workflow_id=workflow_id, status="open")
@@ -542,6 +557,10 @@ class Author:
             return ops.AddScriptVersion(self.fresh("ver"), workflow_id, 1, len(scripts), "source")
         if self.likely(5):
             return ops.ArchiveWorkflow(workflow_id, "ann")
+        if self.likely(20):
+            return ops.HaltWorkflow(workflow_id, "its actor keeps crashing")
+        if self.likely(30):
+            return ops.RunNow(workflow_id, "ann")
         if self.likely(50):
             return ops.PauseWorkflow(workflow_id, "ann")
         return ops.GrantPermission(workflow_id, 1, "mail.send", self.one(list(GrantPolicy)))
@@ -647,7 +666,7 @@ class Author:
             (
                 ops.CommitConsumer(run_id, publishes),
                 ops.CommitProducer(run_id, None, publishes),
-                ops.CommitJob(run_id, None),
+                ops.CommitJob(run_id, None, publishes),
                 ops.OpenItem(run_id, self.one((*ITEMS, "")), self.one(("Item", " "))),
                 ops.CloseItem(run_id, self.one(ITEMS), self.one(list(ItemState))),
                 ops.FinishSession(str(self.known("sessions"))),
@@ -690,6 +709,8 @@ ANYTHING: dict[type[Operation], Callable[[Author], Operation]] = {
     ops.PauseWorkflow: lambda a: ops.PauseWorkflow(a.known("workflows")),
     ops.ResumeWorkflow: lambda a: ops.ResumeWorkflow(a.known("workflows")),
     ops.ArchiveWorkflow: lambda a: ops.ArchiveWorkflow(a.known("workflows") if a.likely(20) else UNKNOWN),
+    ops.RunNow: lambda a: ops.RunNow(a.known("workflows")),
+    ops.HaltWorkflow: lambda a: ops.HaltWorkflow(a.known("workflows"), a.one(("no more", " "))),
     ops.ClearWorkflowError: lambda a: ops.ClearWorkflowError(a.known("workflows"), "ann"),
     ops.CreateSession: lambda a: ops.CreateSession(a.id_for("sessions", "ses"), a.known("workflows")),
     ops.FinishSession: lambda a: ops.FinishSession(a.known("sessions")),
@@ -703,7 +724,7 @@ ANYTHING: dict[type[Operation], Callable[[Author], Operation]] = {
     ops.UpdateConsumerPhase: Author.any_phase,
     ops.CommitConsumer: lambda a: ops.CommitConsumer(a.known("runs"), a.publishes(a.one(WORKFLOWS))),
     ops.CommitProducer: lambda a: ops.CommitProducer(a.known("runs"), None, a.publishes(a.one(WORKFLOWS))),
-    ops.CommitJob: lambda a: ops.CommitJob(a.known("runs"), None),
+    ops.CommitJob: lambda a: ops.CommitJob(a.known("runs"), None, a.publishes(a.one(WORKFLOWS))),
     ops.CreateMutation: Author.any_call,
     ops.UpdateMutationStatus: lambda a: ops.UpdateMutationStatus(a.known("mutations"), a.one(list(MutationStatus))),
     ops.ApplyMutation: lambda a: ops.ApplyMutation(a.known("mutations"), "1", a.one(list(Resolver))),
@@ -846,6 +867,11 @@ MUST_BE_REACHED = (
     "committed after skipped",
     "committed a retry",
     "committed a retry of a retry",
+    "committed an empty look",
+    "committed an empty look, with news since",
+    "halted",
+    "halted, and an error was there",
+    "halted under a run",
     "replayed an applied mutation",
     "accepted Together",
     "refused Together",

@@ -120,6 +120,16 @@ def granting_to_a_workflow_that_is_not_there(world: World) -> None:
     world.model.grant_permission("wf_none", 1, "gmail.send", GrantPolicy.ASK)
 
 
+@meets(Reason.WORKFLOW_NOT_FOUND)
+def running_now_what_is_not_there(world: World) -> None:
+    world.model.run_now("wf_none")
+
+
+@meets(Reason.WORKFLOW_NOT_FOUND)
+def halting_a_workflow_that_is_not_there(world: World) -> None:
+    world.model.halt_workflow("wf_none", "gave up")
+
+
 @meets(Reason.VERSION_NOT_FOUND)
 def activating_a_version_that_is_not_there(world: World) -> None:
     world.model.activate_script("ver_none", (), ())
@@ -252,6 +262,63 @@ def activating_a_script_of_an_archived_workflow(world: World) -> None:
 def resuming_a_draft(world: World) -> None:
     world.model.create_workflow("wf_draft", "draft")
     world.model.resume_workflow("wf_draft")
+
+
+@meets(Reason.WORKFLOW_STATUS_REFUSED)
+def halting_an_archived_workflow(world: World) -> None:
+    world.model.archive_workflow(WORKFLOW)
+    world.model.halt_workflow(WORKFLOW, "gave up")
+
+
+@meets(Reason.TEXT_INVALID)
+def halting_without_an_error(world: World) -> None:
+    world.model.halt_workflow(WORKFLOW, "")
+
+
+@meets(Reason.TEXT_INVALID)
+def halting_with_a_blank_error(world: World) -> None:
+    world.model.halt_workflow(WORKFLOW, " \n")
+
+
+@meets(Reason.WORKFLOW_NOT_ACTIVE)
+def running_now_while_paused(world: World) -> None:
+    world.model.pause_workflow(WORKFLOW)
+    world.model.run_now(WORKFLOW)
+
+
+@meets(Reason.WORKFLOW_NOT_ACTIVE)
+def running_now_what_was_never_resumed(world: World) -> None:
+    world.model.create_workflow("wf_draft", "draft")
+    world.model.run_now("wf_draft")
+
+
+@meets(Reason.WORKFLOW_HAS_ERROR)
+def running_now_while_a_person_is_needed(world: World) -> None:
+    world.model.halt_workflow(WORKFLOW, "gave up")
+    world.model.run_now(WORKFLOW)
+
+
+@meets(Reason.WORKFLOW_IN_MAINTENANCE)
+def running_now_while_under_repair(world: World) -> None:
+    world.model.update_handler_run_status(world.start().id, RunStatus.FAILED_LOGIC)
+    world.model.run_now(WORKFLOW)
+
+
+@meets(Reason.RUN_ALREADY_ACTIVE)
+def running_now_under_a_run(world: World) -> None:
+    world.start("poll")
+    world.model.run_now(WORKFLOW)
+
+
+@meets(Reason.WORKFLOW_HAS_ERROR)
+def running_what_the_host_gave_up_on(world: World) -> None:
+    world.model.halt_workflow(WORKFLOW, "gave up")
+    world.start("poll")
+
+
+@meets(Reason.TITLE_INVALID)
+def a_job_that_publishes_without_a_title(world: World) -> None:
+    world.model.commit_job(world.start("digest").id, 1, (Publish("evt_x", "mail", "m1", ""),))
 
 
 @meets(Reason.WORKFLOW_NOT_ACTIVE)

@@ -146,8 +146,25 @@ def test_an_illegal_row_cannot_be_written_whoever_writes_it(database: apsw.Conne
             "mutation_result,created_at) VALUES ('r','w','s','v','h','consumer','preparing','active','success','1',0)",
         ),
         (
-            "error_names_its_run",
+            "error_has_a_class",
             "INSERT INTO workflows VALUES ('w','n','UTC','draft','e',NULL,NULL,0,NULL,NULL,NULL,0,0)",
+        ),
+        (
+            "error_run_has_an_error",
+            "INSERT INTO workflows VALUES ('w','n','UTC','draft','',NULL,'r',0,NULL,NULL,NULL,0,0)",
+        ),
+        (
+            "backoff_follows_a_failure",
+            "INSERT INTO handlers (workflow_id,name,kind,declared,retry_at,updated_at) VALUES ('w','h','job',1,5,0)",
+        ),
+        (
+            "only_consumers_see",
+            "INSERT INTO handlers (workflow_id,name,kind,declared,seen,updated_at) VALUES ('w','h','job',1,5,0)",
+        ),
+        (
+            "consumer_run_says_what_it_saw",
+            "INSERT INTO runs (id,workflow_id,session_id,version_id,handler,kind,phase,status,created_at)"
+            " VALUES ('r','w','s','v','h','consumer','preparing','active',0)",
         ),
     ]
     for constraint, statement in wrong:

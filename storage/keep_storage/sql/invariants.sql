@@ -55,9 +55,10 @@ WHERE r.workflow_id <> w.id OR r.kind <> 'consumer' OR r.status IN ('active', 'c
         OR EXISTS (SELECT 1 FROM mutations m WHERE m.run_id = r.id AND m.status NOT IN ('applied', 'failed')));
 
 -- name: active_run_means_nothing_in_the_way
--- While a run is active its workflow has no error, no maintenance and no pending retry.
+-- While a run is active its workflow has no error of another run, no maintenance and no pending retry. The host may
+-- give up on a workflow at any time.
 SELECT w.id, r.id FROM runs r JOIN workflows w ON w.id = r.workflow_id
-WHERE r.status = 'active' AND (w.error <> '' OR w.maintenance = 1 OR w.pending_retry_run_id IS NOT NULL);
+WHERE r.status = 'active' AND (w.error_run_id IS NOT NULL OR w.maintenance = 1 OR w.pending_retry_run_id IS NOT NULL);
 
 -- name: active_run_has_an_open_session
 -- An active run belongs to a session that has not ended.

@@ -53,8 +53,9 @@ ON CONFLICT (workflow_id, name) DO UPDATE SET declared = 1, consumer = excluded.
 SELECT * FROM topics WHERE workflow_id = :workflow_id ORDER BY id;
 
 -- name: retire_handlers
--- Before a new script declares its handlers: those it does not name again keep their state and never run.
-UPDATE handlers SET declared = 0 WHERE workflow_id = :workflow_id;
+-- Before a new script declares its handlers: those it does not name again keep their state and never run. What the
+-- old script saw and how often it failed says nothing about the new one.
+UPDATE handlers SET declared = 0, seen = NULL, failures = 0, retry_at = NULL WHERE workflow_id = :workflow_id;
 
 -- name: declare_handler
 -- A handler of the active script. Its state stays; its next run stays where the schedule did.
@@ -80,14 +81,38 @@ SELECT * FROM handlers WHERE workflow_id = :workflow_id AND name = :name;
 UPDATE handlers SET wake_at = :wake_at, updated_at = :updated_at
 WHERE workflow_id = :workflow_id AND name = :name AND wake_at IS DISTINCT FROM :wake_at;
 
--- name: set_handler_state
--- What the handler returned, for its next run.
-UPDATE handlers SET state = :state, updated_at = :updated_at WHERE workflow_id = :workflow_id AND name = :name;
+-- name: commit_handler
+-- A run of the handler committed: its state, unless it returned none; when it is due again; what it has seen.
+UPDATE handlers SET
+    state = COALESCE(:state, state), next_run_at = :next_run_at, seen = :seen, failures = 0, retry_at = NULL,
+    updated_at = :updated_at
+WHERE workflow_id = :workflow_id AND name = :name
+    AND (:state IS NOT NULL OR next_run_at IS DISTINCT FROM :next_run_at OR seen IS DISTINCT FROM :seen
+        OR failures <> 0);
 
--- name: set_next_run_at
--- When a producer or job is due again.
-UPDATE handlers SET next_run_at = :next_run_at, updated_at = :updated_at
+-- name: count_failure
+-- A run of the handler stopped: once more in a row, and what it has seen it must look at again.
+UPDATE handlers SET seen = NULL, failures = failures + 1, retry_at = :retry_at, updated_at = :updated_at
 WHERE workflow_id = :workflow_id AND name = :name;
+
+-- name: look_again
+-- Whatever a consumer has seen is news to it.
+UPDATE handlers SET seen = NULL, updated_at = :updated_at
+WHERE workflow_id = :workflow_id AND name = :name AND seen IS NOT NULL;
+
+-- name: look_again_everywhere
+-- The same for all consumers of a workflow.
+UPDATE handlers SET seen = NULL, updated_at = :updated_at WHERE workflow_id = :workflow_id AND seen IS NOT NULL;
+
+-- name: forgive_failures
+-- What made the handlers of a workflow fail has been seen to.
+UPDATE handlers SET failures = 0, retry_at = NULL, updated_at = :updated_at
+WHERE workflow_id = :workflow_id AND failures <> 0;
+
+-- name: make_producers_due
+-- A person does not want to wait for the clock.
+UPDATE handlers SET next_run_at = :now, retry_at = NULL, updated_at = :now
+WHERE workflow_id = :workflow_id AND kind = 'producer' AND declared = 1;
 
 -- name: save_grant
 -- A permission of a major version; granting it again replaces it.
@@ -139,6 +164,8 @@ ORDER BY id;
 -- name: admission
 -- All that decides whether a run may start in a session.
 SELECT w.id, w.status, w.error, w.maintenance, w.pending_retry_run_id, w.active_version_id, s.ended_at, h.kind,
+    CASE WHEN h.kind = 'consumer' THEN
+        (SELECT COALESCE(SUM(writes), 0) FROM topics WHERE workflow_id = w.id AND consumer = h.name) END,
     (SELECT id FROM runs WHERE workflow_id = w.id AND status = 'active')
 FROM sessions s
 JOIN workflows w ON w.id = s.workflow_id
@@ -149,10 +176,10 @@ WHERE s.id = :session_id;
 -- A run that starts.
 INSERT INTO runs (
     id, workflow_id, session_id, version_id, handler, kind, phase, status, mutation_outcome, retry_of, title,
-    reserved_count, prepare_result, mutation_result, logs, cost_micros, created_at)
+    reserved_count, seen, prepare_result, mutation_result, logs, cost_micros, created_at)
 VALUES (
     :id, :workflow_id, :session_id, :version_id, :handler, :kind, :phase, :status, :mutation_outcome, :retry_of,
-    :title, :reserved_count, :prepare_result, :mutation_result, :logs, :cost_micros, :created_at)
+    :title, :reserved_count, :seen, :prepare_result, :mutation_result, :logs, :cost_micros, :created_at)
 ON CONFLICT (id) DO NOTHING RETURNING id;
 
 -- name: run_by_id
@@ -201,6 +228,10 @@ ON CONFLICT (topic_id, message_id) DO UPDATE SET
 WHERE events.status = 'pending'
     AND (:has_cause = 1 OR events.title <> excluded.title OR events.payload <> excluded.payload)
 RETURNING id;
+
+-- name: count_write
+-- A topic got an event, or a pending one of it changed.
+UPDATE topics SET writes = writes + 1 WHERE id = :id;
 
 -- name: place_of_event
 -- Which event an id belongs to.

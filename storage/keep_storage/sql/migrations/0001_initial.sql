@@ -24,7 +24,8 @@ CREATE TABLE workflows (
     active_version_id    TEXT REFERENCES script_versions (id),
     created_at           INTEGER NOT NULL,
     updated_at           INTEGER NOT NULL,
-    CONSTRAINT error_names_its_run CHECK ((error = '') = (error_run_id IS NULL)),
+    CONSTRAINT error_has_a_class CHECK ((error = '') = (error_class IS NULL)),
+    CONSTRAINT error_run_has_an_error CHECK (error_run_id IS NULL OR error <> ''),
     CONSTRAINT maintenance_names_its_run CHECK ((maintenance = 1) = (maintenance_run_id IS NOT NULL)),
     CONSTRAINT only_a_draft_has_no_script CHECK (status IN ('draft', 'archived') OR active_version_id IS NOT NULL)
 ) STRICT;
@@ -50,9 +51,14 @@ CREATE TABLE handlers (
     next_run_at INTEGER,
     state       TEXT,
     wake_at     INTEGER,
+    seen        INTEGER,
+    failures    INTEGER NOT NULL DEFAULT 0 CONSTRAINT handler_failures CHECK (failures >= 0),
+    retry_at    INTEGER,
     updated_at  INTEGER NOT NULL,
     PRIMARY KEY (workflow_id, name),
     CONSTRAINT only_consumers_wake CHECK (wake_at IS NULL OR kind = 'consumer'),
+    CONSTRAINT only_consumers_see CHECK (seen IS NULL OR kind = 'consumer'),
+    CONSTRAINT backoff_follows_a_failure CHECK (retry_at IS NULL OR failures > 0),
     CONSTRAINT consumers_have_no_schedule CHECK (kind <> 'consumer' OR (schedule IS NULL AND next_run_at IS NULL))
 ) STRICT, WITHOUT ROWID;
 
@@ -65,6 +71,7 @@ CREATE TABLE topics (
     name        TEXT NOT NULL,
     declared    INTEGER NOT NULL CONSTRAINT topic_declared CHECK (declared IN (0, 1)),
     consumer    TEXT,
+    writes      INTEGER NOT NULL DEFAULT 0,
     CONSTRAINT topic_is_unique UNIQUE (workflow_id, name),
     CONSTRAINT undeclared_topic_has_no_consumer CHECK (declared = 1 OR consumer IS NULL)
 ) STRICT;
@@ -104,6 +111,7 @@ CREATE TABLE runs (
     retry_of         TEXT REFERENCES runs (id),
     title            TEXT NOT NULL DEFAULT '',
     reserved_count   INTEGER NOT NULL DEFAULT 0,
+    seen             INTEGER,
     prepare_result   TEXT,
     mutation_result  TEXT,
     output_state     TEXT,
@@ -124,7 +132,8 @@ CREATE TABLE runs (
     CONSTRAINT failure_never_emits CHECK (mutation_outcome <> 'failure' OR phase = 'mutated'),
     CONSTRAINT result_means_success CHECK ((mutation_result IS NULL) = (mutation_outcome <> 'success')),
     CONSTRAINT prepared_run_has_a_prepare_result CHECK
-        (kind <> 'consumer' OR phase IN ('pending', 'preparing') OR prepare_result IS NOT NULL)
+        (kind <> 'consumer' OR phase IN ('pending', 'preparing') OR prepare_result IS NOT NULL),
+    CONSTRAINT consumer_run_says_what_it_saw CHECK ((kind = 'consumer') = (seen IS NOT NULL))
 ) STRICT;
 
 CREATE UNIQUE INDEX one_active_run ON runs (workflow_id) WHERE status = 'active';
