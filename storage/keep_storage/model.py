@@ -187,7 +187,6 @@ class Handler(Record, frozen=True, gc=False):
     """False once a newer script has dropped it; its state stays."""
     schedule: Json | None
     next_run_at: Millis | None
-    state: Json | None
     wake_at: Millis | None
     seen: int | None
     """The `writes` of its topics that an empty run of this consumer has looked at; none if it must look again."""
@@ -196,6 +195,7 @@ class Handler(Record, frozen=True, gc=False):
     retry_at: Millis | None
     """Not before this, after a failure."""
     updated_at: Millis
+    state: Json | None
 
 
 class Topic(Record, frozen=True, gc=False):
@@ -264,6 +264,8 @@ class Event(Record, frozen=True, gc=False):
     attempt: int
     reserved_by_run_id: str | None
     created_by_run_id: str | None
+    caused: bool
+    """Some other event was behind it: `roots_of_event` says which."""
     created_at: Millis
     updated_at: Millis
 

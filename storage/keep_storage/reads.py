@@ -1,5 +1,9 @@
 """What a runtime, a console or a test wants to know. Reads only, on the writer's connection or any reader's."""
 
+from typing import Final
+
+import msgspec
+
 from keep_storage.ids import Millis
 from keep_storage.model import (
     PEEK_DEFAULT,
@@ -7,16 +11,20 @@ from keep_storage.model import (
     Event,
     Grant,
     Handler,
+    HandlerKind,
     Item,
     JournalEntry,
     Mutation,
     Reservation,
     Run,
+    ScriptVersion,
+    Session,
     Topic,
     Workflow,
 )
 from keep_storage.rows import (
     approval,
+    decode,
     find,
     find_all,
     handler,
@@ -31,9 +39,14 @@ from keep_storage.rows import (
     version,
     workflow,
 )
-from keep_storage.transaction import Queries
+from keep_storage.transaction import Queries, Row
 
 __all__ = [
+    "Due",
+    "HandlerView",
+    "Input",
+    "Snapshot",
+    "agenda",
     "approval",
     "event",
     "events",
@@ -42,32 +55,114 @@ __all__ = [
     "grants",
     "handler",
     "handlers",
+    "inputs",
     "item",
     "item_attempts",
     "journal",
+    "journal_end",
     "journal_of_run",
+    "latest_version",
     "mutation",
     "mutation_by_identity",
+    "mutations_of_event",
     "mutations_of_run",
     "mutations_to_reconcile",
     "open_approval",
     "open_session",
     "open_task",
+    "outputs",
     "peek",
     "reservations_of_event",
     "roots_of_event",
     "run",
     "runs",
     "session",
+    "sessions",
+    "snapshot",
     "topics",
     "unsettled_mutations",
     "version",
+    "versions",
     "workflow",
+    "workflow_by_name",
     "workflows",
 ]
 
-_LAST_ID = "\x7f"
+_LAST_ID: Final = "\x7f"
 """Sorts after every id."""
+_LAST_SEQ: Final = 2**63 - 1
+_NO_LIMIT: Final = 2**31 - 1
+
+
+# What is to run, and when.
+
+
+class HandlerView(msgspec.Struct, frozen=True, gc=False):
+    """A declared handler, with all that decides when it runs."""
+
+    name: str
+    kind: HandlerKind
+    next_run_at: Millis | None
+    wake_at: Millis | None
+    retry_at: Millis | None
+    """Not before this, whatever else is due."""
+    failures: int
+    oldest_pending_seq: int | None
+    """The oldest pending event in the topics of a consumer."""
+    has_news: bool
+    """Something is pending that an empty run has not looked at."""
+
+
+class Snapshot(msgspec.Struct, frozen=True):
+    """A workflow with all that decides what it does next."""
+
+    workflow: Workflow
+    handlers: tuple[HandlerView, ...]
+    """Those that the active script declares, by name."""
+    active_run_id: str | None
+    open_session_id: str | None
+    retry_handler: str | None
+    """The handler of the run whose retry is pending."""
+
+
+class Due(msgspec.Struct, frozen=True, gc=False):
+    """When a workflow may have something to do."""
+
+    workflow_id: str
+    at: Millis
+
+
+def snapshot(q: Queries, workflow_id: str) -> Snapshot | None:
+    """What one workflow may do next. Two statements: a reader that wants one moment asks inside `reader.snapshot()`."""
+    row = q.one("workflow_at_work", {"id": workflow_id})
+    if row is None:
+        return None
+    found = q.all("handlers_at_work", {"workflow_id": workflow_id})
+    return Snapshot(decode(Workflow, row[:-3]), tuple(map(_view, found)), *row[-3:])
+
+
+def _view(row: Row) -> HandlerView:
+    *known, oldest_pending_seq, is_unseen = row
+    return decode(HandlerView, (*known, oldest_pending_seq, oldest_pending_seq is not None and is_unseen))
+
+
+def agenda(q: Queries) -> list[Due]:
+    """When each workflow that nothing stops may have something to do: 0 is at once. May be too early, never too late.
+
+    A workflow that is left out has nothing to do until something is written.
+    """
+    first: dict[str, Millis] = {}
+    for workflow_id, at in q.all("times_of_handlers", {}):
+        first[workflow_id] = min(at, first.get(workflow_id, at))
+    due: list[Due] = []
+    for workflow_id, before_all_else in q.all("workflows_that_may_run", {}):
+        at = first.get(workflow_id) if before_all_else is None else before_all_else
+        if at is not None:
+            due.append(Due(workflow_id, at))
+    return due
+
+
+# Events.
 
 
 def peek(q: Queries, workflow_id: str, topic: str, *, limit: int = PEEK_DEFAULT, after: int = 0) -> list[Event]:
@@ -109,6 +204,37 @@ def events_caused_by(q: Queries, event_id: str) -> list[Event]:
     return find_all(q, Event, "events_caused_by", {"event_id": event_id})
 
 
+class Input(msgspec.Struct, frozen=True):
+    """An event that no other event caused, and the topic it came in by."""
+
+    topic: str
+    event: Event
+
+
+def inputs(q: Queries, workflow_id: str, *, limit: int = PEEK_DEFAULT, before: int = _LAST_SEQ) -> list[Input]:
+    """What came in, newest first. `before` is the `seq` of the last one seen."""
+    found = q.all("inputs_of_workflow", {"workflow_id": workflow_id, "limit": limit, "before": before})
+    return [Input(row[0], decode(Event, row[1:])) for row in found]
+
+
+# Workflows, scripts, sessions and runs.
+
+
+def workflow_by_name(q: Queries, name: str) -> Workflow | None:
+    """The newest workflow of this name that is not archived."""
+    return find(q, Workflow, "workflow_by_name", {"name": name})
+
+
+def versions(q: Queries, workflow_id: str) -> list[ScriptVersion]:
+    """The versions of a workflow's script, the highest number first."""
+    return find_all(q, ScriptVersion, "versions_of_workflow", {"workflow_id": workflow_id, "limit": _NO_LIMIT})
+
+
+def latest_version(q: Queries, workflow_id: str) -> ScriptVersion | None:
+    """The version with the highest number, active or not."""
+    return find(q, ScriptVersion, "versions_of_workflow", {"workflow_id": workflow_id, "limit": 1})
+
+
 def workflows(q: Queries) -> list[Workflow]:
     return find_all(q, Workflow, "all_workflows", {})
 
@@ -125,9 +251,28 @@ def grants(q: Queries, workflow_id: str, major: int) -> list[Grant]:
     return find_all(q, Grant, "grants_of_version", {"workflow_id": workflow_id, "major": major})
 
 
+def sessions(q: Queries, workflow_id: str, *, limit: int = PEEK_DEFAULT, before: str = _LAST_ID) -> list[Session]:
+    """The sessions of a workflow, newest first. `before` is the id of the last one seen."""
+    return find_all(q, Session, "sessions_of_workflow", {"workflow_id": workflow_id, "limit": limit, "before": before})
+
+
 def runs(q: Queries, workflow_id: str, *, limit: int = PEEK_DEFAULT, before: str = _LAST_ID) -> list[Run]:
     """The runs of a workflow, newest first. `before` is the id of the last one seen."""
     return find_all(q, Run, "runs_of_workflow", {"workflow_id": workflow_id, "limit": limit, "before": before})
+
+
+# Mutations, items and the journal.
+
+
+def outputs(q: Queries, workflow_id: str, *, limit: int = PEEK_DEFAULT, before: str = _LAST_ID) -> list[Mutation]:
+    """The mutations of a workflow, newest first. `before` is the id of the last one seen."""
+    key = {"workflow_id": workflow_id, "limit": limit, "before": before}
+    return find_all(q, Mutation, "mutations_of_workflow", key)
+
+
+def mutations_of_event(q: Queries, event_id: str) -> list[Mutation]:
+    """What came of an event: the mutations of every run that ever held it, or held what it caused, oldest first."""
+    return find_all(q, Mutation, "mutations_of_event", {"event_id": event_id})
 
 
 def mutations_of_run(q: Queries, run_id: str) -> list[Mutation]:
@@ -155,6 +300,13 @@ def journal(q: Queries, *, workflow_id: str | None = None, after: int = 0, limit
         return find_all(q, JournalEntry, "journal_after", {"after": after, "limit": limit})
     key = {"workflow_id": workflow_id, "after": after, "limit": limit}
     return find_all(q, JournalEntry, "journal_of_workflow", key)
+
+
+def journal_end(q: Queries) -> int:
+    """The last sequence number; 0 before anything has happened."""
+    row = q.one("journal_end", {})
+    assert row, "an aggregate has one row"
+    return int(row[0])
 
 
 def journal_of_run(q: Queries, run_id: str) -> list[JournalEntry]:

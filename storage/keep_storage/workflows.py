@@ -163,12 +163,12 @@ def _handler(workflow_id: str, spec: HandlerSpec, now: Millis) -> Handler:
         declared=True,
         schedule=spec.schedule if timed else None,
         next_run_at=spec.first_run_at if timed else None,
-        state=None,
         wake_at=None,
         seen=None,
         failures=0,
         retry_at=None,
         updated_at=now,
+        state=None,
     )
 
 

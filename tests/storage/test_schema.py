@@ -133,8 +133,11 @@ def test_no_statement_reads_a_whole_table_that_grows(database: apsw.Connection, 
 
 def test_an_illegal_row_cannot_be_written_whoever_writes_it(database: apsw.Connection) -> None:
     wrong = [
-        ("reserved_event_names_its_run", "INSERT INTO events VALUES (1,'e',1,'m','t','{}','reserved',1,NULL,NULL,0,0)"),
-        ("event_title", "INSERT INTO events VALUES (1,'e',1,'m','','{}','pending',1,NULL,NULL,0,0)"),
+        (
+            "reserved_event_names_its_run",
+            "INSERT INTO events VALUES (1,'e',1,'m','t','{}','reserved',1,NULL,NULL,0,0,0)",
+        ),
+        ("event_title", "INSERT INTO events VALUES (1,'e',1,'m','','{}','pending',1,NULL,NULL,0,0,0)"),
         (
             "committed_phase_is_committed_status",
             "INSERT INTO runs (id,workflow_id,session_id,version_id,handler,kind,phase,status,created_at,ended_at)"

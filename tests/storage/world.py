@@ -10,7 +10,7 @@ from typing import Any
 
 import apsw
 
-from keep_storage import ExecutionModelManager, Store, invariants, rows
+from keep_storage import ExecutionModelManager, Store, invariants, reads, rows
 from keep_storage.model import (
     Event,
     Handler,
@@ -22,6 +22,7 @@ from keep_storage.model import (
     Run,
     RunStatus,
     Session,
+    Topic,
     Workflow,
 )
 from keep_storage.operations import AskFirst, HandlerSpec, Publish, Reserve
@@ -159,6 +160,25 @@ class World:
         found = rows.handler(self.store.queries(), WORKFLOW, name)
         assert found
         return found
+
+    def handlers(self, workflow: str = WORKFLOW) -> list[Handler]:
+        return reads.handlers(self.store.queries(), workflow)
+
+    def topic(self, name: str) -> Topic:
+        return next(topic for topic in reads.topics(self.store.queries(), WORKFLOW) if topic.name == name)
+
+    def has_news(self, consumer: str) -> bool:
+        snapshot = reads.snapshot(self.store.queries(), WORKFLOW)
+        assert snapshot
+        return next(handler.has_news for handler in snapshot.handlers if handler.name == consumer)
+
+    def open_approval(self, mutation_id: str) -> str:
+        found = rows.open_approval(self.store.queries(), mutation_id)
+        assert found
+        return found.id
+
+    def clock_of_last_commit(self) -> int:
+        return self.journal()[-1].at
 
     def events(self, topic: str = "mail", workflow: str = WORKFLOW) -> list[Event]:
         key: dict[str, Any] = {"workflow_id": workflow, "topic": topic, "after": 0, "limit": 1_000_000}

@@ -171,6 +171,17 @@ JOIN events o ON o.id = c.root_event_id JOIN topics tr ON tr.id = o.topic_id
 WHERE te.workflow_id <> tr.workflow_id
     OR EXISTS (SELECT 1 FROM event_roots deeper WHERE deeper.event_id = c.root_event_id);
 
+-- name: caused_event_has_a_root (deep)
+-- An event counts as an input exactly if nothing is known that caused it.
+SELECT e.id, e.caused FROM events e
+WHERE e.caused <> CASE WHEN EXISTS (SELECT 1 FROM event_roots c WHERE c.event_id = e.id) THEN 1 ELSE 0 END;
+
+-- name: nobody_has_seen_what_was_not_written (deep)
+-- What a consumer or a run of it has seen of the declared topics was written.
+SELECT h.workflow_id, h.name, h.seen FROM handlers h
+WHERE h.seen > (SELECT COALESCE(SUM(t.writes), 0) FROM topics t
+    WHERE t.workflow_id = h.workflow_id AND t.consumer = h.name);
+
 -- name: earlier_attempts_are_finished (deep)
 -- Only the latest attempt at an item can be under way.
 SELECT i.item_id, i.attempt FROM items i

@@ -14,6 +14,10 @@ SELECT * FROM workflows WHERE id = :id;
 -- Every workflow, oldest first.
 SELECT * FROM workflows ORDER BY id;
 
+-- name: workflow_by_name
+-- The newest workflow of this name that is still wanted.
+SELECT * FROM workflows WHERE name = :name AND status <> 'archived' ORDER BY created_at DESC, id DESC LIMIT 1;
+
 -- name: save_workflow
 -- Everything about a workflow that can change.
 UPDATE workflows SET
@@ -34,6 +38,10 @@ SELECT * FROM script_versions WHERE id = :id;
 -- name: version_by_number
 -- One script version, by its number.
 SELECT * FROM script_versions WHERE workflow_id = :workflow_id AND major = :major AND minor = :minor;
+
+-- name: versions_of_workflow
+-- Its script versions, the highest number first.
+SELECT * FROM script_versions WHERE workflow_id = :workflow_id ORDER BY major DESC, minor DESC LIMIT :limit;
 
 -- name: mark_version_activated
 -- Remember when a version was last made the active one.
@@ -138,6 +146,10 @@ SELECT * FROM sessions WHERE id = :id;
 -- The session of a workflow that has not ended.
 SELECT * FROM sessions WHERE workflow_id = :workflow_id AND ended_at IS NULL;
 
+-- name: sessions_of_workflow
+-- Its sessions, newest first, before a cursor.
+SELECT * FROM sessions WHERE workflow_id = :workflow_id AND id < :before ORDER BY id DESC LIMIT :limit;
+
 -- name: count_committed_run
 -- One more run of the session has committed.
 UPDATE sessions SET handler_run_count = handler_run_count + 1 WHERE id = :id;
@@ -160,6 +172,48 @@ SELECT * FROM sessions WHERE ended_at IS NULL
     AND (workflow_id = :workflow_id OR :everywhere = 1)
     AND NOT EXISTS (SELECT 1 FROM runs WHERE session_id = sessions.id AND status <> 'committed')
 ORDER BY id;
+
+-- name: workflow_at_work
+-- A workflow, and what it is busy with: the active run, the open session, the handler whose retry is pending.
+SELECT w.*,
+    (SELECT id FROM runs WHERE workflow_id = w.id AND status = 'active'),
+    (SELECT id FROM sessions WHERE workflow_id = w.id AND ended_at IS NULL),
+    (SELECT handler FROM runs WHERE id = w.pending_retry_run_id)
+FROM workflows w WHERE w.id = :id;
+
+-- name: handlers_at_work
+-- The declared handlers of a workflow: when each may run, and for a consumer its oldest pending event and whether its
+-- topics were written to since it looked. The oldest is asked of each topic by itself: of several at once it would be
+-- looked for among all.
+SELECT h.name, h.kind, h.next_run_at, h.wake_at, h.retry_at, h.failures,
+    MIN((SELECT MIN(e.seq) FROM events e WHERE e.topic_id = t.id AND e.status = 'pending')),
+    h.seen IS DISTINCT FROM SUM(t.writes)
+FROM handlers h LEFT JOIN topics t ON t.workflow_id = h.workflow_id AND t.consumer = h.name
+WHERE h.workflow_id = :workflow_id AND h.declared = 1
+GROUP BY h.workflow_id, h.name ORDER BY h.name;
+
+-- name: workflows_that_may_run
+-- Those that nothing stops, each with the time of what comes before all else: what is under way, or a retry.
+SELECT w.id, CASE
+    WHEN EXISTS (SELECT 1 FROM runs r WHERE r.workflow_id = w.id AND r.status = 'active') THEN 0
+    WHEN EXISTS (SELECT 1 FROM sessions s WHERE s.workflow_id = w.id AND s.ended_at IS NULL) THEN 0
+    WHEN w.pending_retry_run_id IS NOT NULL THEN COALESCE((SELECT h.retry_at FROM runs r
+        JOIN handlers h ON h.workflow_id = r.workflow_id AND h.name = r.handler WHERE r.id = w.pending_retry_run_id), 0)
+    END
+FROM workflows w WHERE w.status = 'active' AND w.error = '' AND w.maintenance = 0;
+
+-- name: times_of_handlers
+-- When something is to run, by workflow: consumers with news, and the first of those that run by the clock. A topic
+-- without a pending event is passed over before anything else is looked up.
+SELECT t.workflow_id, COALESCE(h.retry_at, 0)
+FROM topics t JOIN handlers h ON h.workflow_id = t.workflow_id AND h.name = t.consumer
+WHERE (SELECT MIN(e.seq) FROM events e WHERE e.topic_id = t.id AND e.status = 'pending') IS NOT NULL
+    AND (h.seen IS NULL OR h.seen <> (
+        SELECT SUM(o.writes) FROM topics o WHERE o.workflow_id = t.workflow_id AND o.consumer = t.consumer))
+UNION ALL
+SELECT workflow_id, MIN(CASE WHEN retry_at > COALESCE(next_run_at, wake_at) THEN retry_at
+    ELSE COALESCE(next_run_at, wake_at) END)
+FROM handlers WHERE declared = 1 AND COALESCE(next_run_at, wake_at) IS NOT NULL GROUP BY workflow_id;
 
 -- name: admission
 -- All that decides whether a run may start in a session.
@@ -221,10 +275,12 @@ SELECT * FROM runs WHERE workflow_id = :workflow_id AND id < :before ORDER BY id
 -- Append, or let the last write win while the event is pending. Nothing comes back if it is pinned, or if it is the
 -- same and has no new cause.
 INSERT INTO events (
-    id, topic_id, message_id, title, payload, status, attempt, created_by_run_id, created_at, updated_at)
-VALUES (:id, :topic_id, :message_id, :title, :payload, 'pending', 1, :created_by_run_id, :now, :now)
+    id, topic_id, message_id, title, payload, status, attempt, created_by_run_id, caused, created_at,
+    updated_at)
+VALUES (:id, :topic_id, :message_id, :title, :payload, 'pending', 1, :created_by_run_id, :has_cause, :now, :now)
 ON CONFLICT (topic_id, message_id) DO UPDATE SET
-    title = excluded.title, payload = excluded.payload, updated_at = excluded.updated_at
+    title = excluded.title, payload = excluded.payload, updated_at = excluded.updated_at,
+    caused = CASE WHEN excluded.caused = 1 THEN 1 ELSE events.caused END
 WHERE events.status = 'pending'
     AND (:has_cause = 1 OR events.title <> excluded.title OR events.payload <> excluded.payload)
 RETURNING id;
@@ -306,6 +362,14 @@ SELECT e.* FROM topics t JOIN events e ON e.topic_id = t.id
 WHERE t.workflow_id = :workflow_id AND t.name = :topic AND e.seq > :after
 ORDER BY e.seq LIMIT :limit;
 
+-- name: inputs_of_workflow
+-- Events that no other event caused, newest first, before a cursor. Each topic gives its newest, and of these the
+-- newest are taken: else all would be sorted.
+SELECT t.name, e.* FROM topics t JOIN events e ON e.seq IN (
+    SELECT i.seq FROM events i WHERE i.topic_id = t.id AND i.caused = 0 AND i.seq < :before
+    ORDER BY i.seq DESC LIMIT :limit)
+WHERE t.workflow_id = :workflow_id ORDER BY e.seq DESC LIMIT :limit;
+
 -- name: events_of_run
 -- The events a run held, in append order.
 SELECT e.* FROM reservations r JOIN events e ON e.id = r.event_id WHERE r.run_id = :run_id ORDER BY e.seq;
@@ -343,6 +407,19 @@ SELECT * FROM mutations WHERE identity_key = :identity_key;
 -- name: mutations_of_run
 -- Its mutations, oldest first.
 SELECT * FROM mutations WHERE run_id = :run_id ORDER BY id;
+
+-- name: mutations_of_workflow
+-- Its mutations, newest first, before a cursor.
+SELECT * FROM mutations WHERE workflow_id = :workflow_id AND id < :before ORDER BY id DESC LIMIT :limit;
+
+-- name: mutations_of_event
+-- Of every run that ever held an event or one that it caused, oldest first.
+SELECT m.* FROM mutations m WHERE m.run_id IN (
+    SELECT run_id FROM reservations WHERE event_id = :event_id
+    UNION
+    SELECT r.run_id FROM event_roots c JOIN reservations r ON r.event_id = c.event_id
+    WHERE c.root_event_id = :event_id)
+ORDER BY m.id;
 
 -- name: save_mutation
 -- Everything about a mutation that can change.
@@ -446,6 +523,10 @@ VALUES (:at, :operation, :workflow_id, :run_id, :changed, :why);
 -- name: journal_after
 -- The feed: what happened after a sequence number.
 SELECT * FROM journal WHERE seq > :after ORDER BY seq LIMIT :limit;
+
+-- name: journal_end
+-- The last sequence number.
+SELECT COALESCE(MAX(seq), 0) FROM journal;
 
 -- name: journal_of_workflow
 -- The feed of one workflow.

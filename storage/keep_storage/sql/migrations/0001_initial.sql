@@ -30,6 +30,8 @@ CREATE TABLE workflows (
     CONSTRAINT only_a_draft_has_no_script CHECK (status IN ('draft', 'archived') OR active_version_id IS NOT NULL)
 ) STRICT;
 
+CREATE INDEX workflows_by_name ON workflows (name, created_at) WHERE status <> 'archived';
+
 CREATE TABLE script_versions (
     id           TEXT NOT NULL PRIMARY KEY,
     workflow_id  TEXT NOT NULL REFERENCES workflows (id),
@@ -49,12 +51,12 @@ CREATE TABLE handlers (
     declared    INTEGER NOT NULL CONSTRAINT handler_declared CHECK (declared IN (0, 1)),
     schedule    TEXT,
     next_run_at INTEGER,
-    state       TEXT,
     wake_at     INTEGER,
     seen        INTEGER,
     failures    INTEGER NOT NULL DEFAULT 0 CONSTRAINT handler_failures CHECK (failures >= 0),
     retry_at    INTEGER,
     updated_at  INTEGER NOT NULL,
+    state       TEXT,
     PRIMARY KEY (workflow_id, name),
     CONSTRAINT only_consumers_wake CHECK (wake_at IS NULL OR kind = 'consumer'),
     CONSTRAINT only_consumers_see CHECK (seen IS NULL OR kind = 'consumer'),
@@ -90,7 +92,7 @@ CREATE TABLE sessions (
 ) STRICT;
 
 CREATE UNIQUE INDEX one_open_session ON sessions (workflow_id) WHERE ended_at IS NULL;
-CREATE INDEX sessions_of_workflow ON sessions (workflow_id, started_at);
+CREATE INDEX sessions_of_workflow ON sessions (workflow_id, id);
 
 CREATE TABLE runs (
     id               TEXT NOT NULL PRIMARY KEY,
@@ -154,6 +156,7 @@ CREATE TABLE events (
     attempt            INTEGER NOT NULL DEFAULT 1 CONSTRAINT event_attempt CHECK (attempt >= 1),
     reserved_by_run_id TEXT REFERENCES runs (id),
     created_by_run_id  TEXT REFERENCES runs (id),
+    caused             INTEGER NOT NULL CONSTRAINT event_caused CHECK (caused IN (0, 1)),
     created_at         INTEGER NOT NULL,
     updated_at         INTEGER NOT NULL,
     CONSTRAINT event_is_unique_in_its_topic UNIQUE (topic_id, message_id),
@@ -162,6 +165,7 @@ CREATE TABLE events (
 
 CREATE INDEX events_pending ON events (topic_id, seq) WHERE status = 'pending';
 CREATE INDEX events_reserved ON events (reserved_by_run_id) WHERE status = 'reserved';
+CREATE INDEX events_from_outside ON events (topic_id, seq) WHERE caused = 0;
 CREATE INDEX events_created_by ON events (created_by_run_id) WHERE created_by_run_id IS NOT NULL;
 
 CREATE TABLE event_roots (
@@ -242,6 +246,7 @@ CREATE TABLE mutations (
     CONSTRAINT only_reconcilable_needs_reconcile CHECK (status <> 'needs_reconcile' OR reconcilable = 1)
 ) STRICT;
 
+CREATE INDEX mutations_of_workflow ON mutations (workflow_id, id);
 CREATE INDEX mutations_of_run ON mutations (run_id);
 CREATE INDEX mutations_of_item ON mutations (workflow_id, item_id, item_attempt) WHERE item_id IS NOT NULL;
 CREATE INDEX mutations_unsettled ON mutations (workflow_id) WHERE status NOT IN ('applied', 'failed');
