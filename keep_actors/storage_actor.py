@@ -5,7 +5,7 @@ timer: alone, an operation waits for nobody; in a crowd, many share one fsync.
 """
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol, TypeVar
 
 from keep_actors.kernel import Actor, ActorRef, Question, Thread, WorkerThread
@@ -51,7 +51,7 @@ class StorageRef(ActorRef[Apply[Any]]):
 class StorageActor(Actor[Apply[Any]]):
     """Hands what has arrived to `store.commit`, one batch at a time, and answers each caller.
 
-    `commits` and `operations` count what was committed.
+    `commits` and `operations` count what was committed; `on_commit` is called after each commit.
     """
 
     def __init__(
@@ -62,6 +62,7 @@ class StorageActor(Actor[Apply[Any]]):
         batch_ops_max: int = 1024,
         mailbox_capacity: int = 10_000,
         thread: Thread | None = None,
+        on_commit: Callable[[], None] | None = None,
     ) -> None:
         super().__init__(name, mailbox_capacity=mailbox_capacity)
         assert batch_ops_max > 0, "a commit applies at least one operation"
@@ -70,6 +71,7 @@ class StorageActor(Actor[Apply[Any]]):
         self._store = store
         self._batch_ops_max = batch_ops_max
         self._thread = thread or WorkerThread()
+        self._on_commit = on_commit
 
     @property
     def ref(self) -> StorageRef:
@@ -93,6 +95,8 @@ class StorageActor(Actor[Apply[Any]]):
                 apply.answer(outcome.answer)
             else:
                 apply.fail(outcome.error)
+        if self._on_commit is not None:
+            self._on_commit()
 
 
 def _same_for_another_caller(error: StorageUnavailable) -> StorageUnavailable:

@@ -7,6 +7,7 @@ import click
 import msgspec
 
 import keep_actors
+from keep_actors.cli.run import run
 from keep_storage import doctor as storage_doctor
 from keep_storage.doctor import Report
 
@@ -15,6 +16,9 @@ from keep_storage.doctor import Report
 @click.version_option(keep_actors.__version__, prog_name="keep")
 def main() -> None:
     """Runs automations that never lose, repeat or guess a side effect."""
+
+
+main.add_command(run)
 
 
 @main.command()

@@ -1,0 +1,44 @@
+"""What the parts that carry out one run share: who is running, under which rules, and what it has done so far."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from keep_actors.failures import Failure
+from keep_actors.host import Host, Script
+from keep_actors.policy import Policy
+from keep_actors.record import Record
+from keep_storage.model import HandlerKind, Workflow
+from keep_storage.operations import Operation, Publish
+
+
+class CannotGoOn(Exception):
+    """The run ends here, for this reason. `first` is written with its end, before it."""
+
+    def __init__(self, failure: Failure, *first: Operation[Any]) -> None:
+        super().__init__(failure.message)
+        self.failure = failure
+        self.first = first
+
+
+@dataclass
+class RunContext:
+    """One run of one handler."""
+
+    host: Host
+    workflow: Workflow
+    script: Script
+    handler: str
+    kind: HandlerKind
+    run_id: str
+    record: Record
+    publishes: list[Publish] = field(default_factory=list)
+    logs: list[str] = field(default_factory=list)
+    requests: list[str] = field(default_factory=list)
+    """What it asked for, in order: evidence for whoever has to repair it."""
+    cost_micros: int = 0
+    event_was_skipped: bool = False
+    """A person skipped an event of this workflow since the run began."""
+
+    @property
+    def policy(self) -> Policy:
+        return self.host.policy_of(self.workflow.name)

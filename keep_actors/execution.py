@@ -1,0 +1,337 @@
+"""Carries out one run, from its start to its commit or its stop. Runs outside the mailbox, in a task of its own.
+
+It computes and calls; every transition it wants is a message to its workflow's actor, which has the last word. Handler
+code is pure until a mutation is issued, so it runs ahead of the file: only the external call waits until the ledger
+has it, and only the answer waits for the commit.
+"""
+
+from typing import Any, assert_never
+
+import anyio
+import msgspec
+
+from keep_actors import failures, results
+from keep_actors.context import CannotGoOn, RunContext
+from keep_actors.failures import Failure, logic
+from keep_actors.gate import Ask, Stage, refusal
+from keep_actors.mutating import call_outside, checked_params
+from keep_actors.requests import Requests
+from keep_actors.results import Prepared, ResultError
+from keep_actors.schedule import next_run_at
+from keep_sandbox import Capabilities, Invocation, Request
+from keep_sandbox import Mutation as Issued
+from keep_sandbox.declaration import Consumer
+from keep_sandbox.outcomes import Terminal, Value
+from keep_storage.errors import Reason, Rejected
+from keep_storage.ids import Millis
+from keep_storage.model import FailureClass, HandlerKind, Json, Phase, Run, RunStatus
+from keep_storage.operations import (
+    ApplyMutation,
+    CommitConsumer,
+    CommitJob,
+    CommitProducer,
+    CreateMaintenanceTask,
+    CreateMutation,
+    Operation,
+    UpdateConsumerPhase,
+    UpdateHandlerRunStatus,
+)
+from keep_storage.outcomes import mutation_result_for_next
+
+_NO_MUTATION = '{"status":"none"}'
+
+_NOT_ADMITTED = frozenset({Reason.WORKFLOW_NOT_ACTIVE, Reason.WORKFLOW_HAS_ERROR, Reason.WORKFLOW_IN_MAINTENANCE})
+"""The workflow was stopped before the run was in the file: nothing happened, and nothing is left of it."""
+
+_SCRIPT_IS_WRONG = frozenset(
+    {
+        Reason.RESERVATION_REPEATED,
+        Reason.TOPIC_NOT_DECLARED,
+        Reason.TOPIC_NOT_SUBSCRIBED,
+        Reason.EVENT_NOT_FOUND,
+        Reason.EVENT_ALREADY_RESERVED,
+        Reason.EVENT_ALREADY_FINISHED,
+        Reason.TEXT_INVALID,
+    }
+)
+"""Refusals of the storage that say something about what the script returned."""
+
+
+class Execution:
+    """One run. `retried` is the stopped run that it carries on from, at `next`."""
+
+    def __init__(self, context: RunContext, state: Json | None, failures_before: int, retried: Run | None) -> None:
+        self._context = context
+        self._host = context.host
+        self._state = state
+        self._failures_before = failures_before
+        self._retried = retried
+        self._requests = Requests(context)
+
+    async def run(self) -> None:
+        """Come to an end. What is raised is a bug of ours; what a script or a connector did is written down."""
+        async with self._host.turnstile.turn():
+            try:
+                await self._carry_out()
+            except CannotGoOn as error:
+                await self._stop(error.failure, *error.first)
+            except Rejected as error:
+                if error.reason in _NOT_ADMITTED and not self._context.record.is_open:
+                    return
+                if error.reason not in _SCRIPT_IS_WRONG:
+                    raise
+                self._context.record.forget()
+                await self._stop(self._refused(error))
+
+    async def _carry_out(self) -> None:
+        match self._context.kind:
+            case HandlerKind.PRODUCER:
+                await self._producer()
+            case HandlerKind.CONSUMER:
+                await self._consumer()
+            case HandlerKind.JOB:
+                await self._job()
+            case _:
+                assert_never(self._context.kind)
+
+    # The three kinds of handlers.
+
+    async def _producer(self) -> None:
+        state = await self._returned_state(Stage.PRODUCER, f"producers.{self._context.handler}")
+        await self._commit(
+            CommitProducer(
+                self._context.run_id,
+                self._next_run_at(),
+                tuple(self._context.publishes),
+                state,
+                self._logs(),
+                self._context.cost_micros,
+            )
+        )
+
+    async def _job(self) -> None:
+        state = await self._returned_state(Stage.JOB, f"jobs.{self._context.handler}")
+        await self._commit(
+            CommitJob(
+                self._context.run_id,
+                self._next_run_at(),
+                tuple(self._context.publishes),
+                state,
+                self._logs(),
+                self._context.cost_micros,
+            )
+        )
+
+    async def _consumer(self) -> None:
+        if self._retried is not None:
+            assert self._retried.prepare_result is not None, "a run that reached its mutation was prepared"
+            state = await self._next(self._retried.prepare_result, mutation_result_for_next(self._retried))
+            await self._commit_consumer(state)
+            return
+        prepared = await self._prepare()
+        if prepared.reservations and self._consumer_declared.mutate:
+            self._note_phase(Phase.MUTATING)
+            issued = await self._mutate(prepared)
+            if issued is not None:
+                await self._commit_consumer(await self._call(prepared, issued))
+                return
+            self._note_phase(Phase.MUTATED)
+        self._note_phase(Phase.EMITTING)
+        await self._commit_consumer(await self._next(prepared.text, _NO_MUTATION))
+
+    # The phases of a consumer.
+
+    @property
+    def _consumer_declared(self) -> Consumer:
+        return self._context.script.declaration.consumers[self._context.handler]
+
+    async def _prepare(self) -> Prepared:
+        returned = await self._invoke(Stage.PREPARE, self._address("prepare"), _arguments(self._state))
+        assert isinstance(returned, Value), "`prepare` may not mutate"
+        context = self._context
+        try:
+            prepared = results.prepared(returned.value, context.policy, self._host.time.now())
+        except ResultError as error:
+            raise CannotGoOn(logic(context.handler, str(error))) from None
+        context.record.note(
+            UpdateConsumerPhase(
+                context.run_id, Phase.PREPARED, prepared.reservations, prepared.text, prepared.title, prepared.wake_at
+            )
+        )
+        return prepared
+
+    async def _mutate(self, prepared: Prepared) -> Issued | None:
+        """What `mutate` wants to have done; None if nothing."""
+        ended = await self._invoke(Stage.MUTATE, self._address("mutate"), _arguments(prepared.text))
+        return ended if isinstance(ended, Issued) else None
+
+    async def _call(self, prepared: Prepared, issued: Issued) -> Json | None:
+        """Make the call, then evaluate `next` while its outcome is being written down."""
+        context, method = self._context, self._requests.method(issued.name)
+        params = checked_params(context, method, issued.params)
+        mutation_id = self._host.ids.new("mut")
+        [mutation] = await context.record.save(
+            CreateMutation(
+                id=mutation_id,
+                run_id=context.run_id,
+                connector=method.connector,
+                method=method.name,
+                params=issued.params,
+                idempotency_key=mutation_id,
+                reconcilable=method.reconcilable,
+                send=True,
+            )
+        )
+        result = await call_outside(context, method, params, mutation)
+        outcome = (ApplyMutation(mutation.id, result), UpdateConsumerPhase(context.run_id, Phase.EMITTING))
+        if not self._consumer_declared.next:
+            context.record.note(*outcome)
+            return None
+        return await self._next_while_saving(prepared.text, f'{{"status":"applied","result":{result}}}', outcome)
+
+    async def _next_while_saving(
+        self, prepared: Json, mutation_result: Json, outcome: tuple[Operation[Any], ...]
+    ) -> Json | None:
+        """What happened outside is written at once, whatever `next` does."""
+        ended: list[Json | CannotGoOn | None] = []
+
+        async def evaluate() -> None:
+            try:
+                ended.append(await self._next(prepared, mutation_result))
+            except CannotGoOn as error:
+                ended.append(error)
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(evaluate)
+            await self._context.record.save(*outcome)
+        [state] = ended
+        if isinstance(state, CannotGoOn):
+            raise state
+        return state
+
+    async def _next(self, prepared: Json, mutation_result: Json) -> Json | None:
+        if not self._consumer_declared.next:
+            return None
+        return await self._returned_state(Stage.NEXT, self._address("next"), _arguments(prepared, mutation_result))
+
+    # Invocations.
+
+    async def _returned_state(self, stage: Stage, address: str, arguments: Json | None = None) -> Json | None:
+        arguments = _arguments(self._state) if arguments is None else arguments
+        returned = await self._invoke(stage, address, arguments)
+        assert isinstance(returned, Value), "only `mutate` may end with a mutation"
+        try:
+            return results.state(returned.value, self._context.policy, address)
+        except ResultError as error:
+            raise CannotGoOn(logic(self._context.handler, str(error))) from None
+
+    async def _invoke(self, stage: Stage, address: str, arguments: Json) -> Value | Issued:
+        """Run one handler function. Returns its value, or in `mutate` the mutation it ended with."""
+        context = self._context
+        invocation = Invocation(
+            source=context.script.source,
+            handler=address,
+            args=arguments,
+            # Everything is offered everywhere: what is not allowed here is refused with words, not a TypeError.
+            capabilities=Capabilities(
+                peek=True,
+                get_by_ids=True,
+                publish=True,
+                with_item=True,
+                connectors=self._host.catalog.capabilities(),
+                mutation_is_terminal=stage is not Stage.JOB,
+            ),
+            now_ms=self._host.time.now(),
+            seed=self._host.rng.getrandbits(32),
+        )
+        async with self._host.pool.invoke(context.workflow.id, invocation) as call:
+            try:
+                while isinstance(outcome := await call.next(), Request):
+                    try:
+                        answer = await self._requests.answer(stage, outcome)
+                    except CannotGoOn as error:
+                        await call.refuse(error.failure.message)
+                        raise
+                    await call.answer(outcome.id, answer)
+            finally:
+                context.logs.extend(call.logs)
+        return self._ended(stage, address, outcome)
+
+    def _ended(self, stage: Stage, address: str, outcome: Terminal) -> Value | Issued:
+        if isinstance(outcome, Issued):
+            self._context.requests.append(f"{outcome.name} {outcome.params[:500]}")
+            if why := refusal(stage, Ask.MUTATION, outcome.name, self._context.policy):
+                raise CannotGoOn(logic(self._context.handler, why))
+            return outcome
+        if isinstance(outcome, Value):
+            return outcome
+        raise CannotGoOn(failures.of_outcome(outcome, address))
+
+    # Writing it down.
+
+    def _note_phase(self, phase: Phase) -> None:
+        self._context.record.note(UpdateConsumerPhase(self._context.run_id, phase))
+
+    async def _commit_consumer(self, state: Json | None) -> None:
+        context = self._context
+        await self._commit(
+            CommitConsumer(context.run_id, tuple(context.publishes), state, self._logs(), context.cost_micros)
+        )
+
+    async def _commit(self, commit: Operation[Any]) -> None:
+        await self._context.record.save(commit)
+
+    async def _stop(self, failure: Failure, *first: Operation[Any]) -> None:
+        """End without a commit. The evidence goes with it."""
+        context, now = self._context, self._host.time.now()
+        stop = failures.stop_for(failure, self._failures_before, context.policy, now, self._host.rng)
+        update = UpdateHandlerRunStatus(
+            context.run_id, stop.status, stop.error, self._logs(), context.cost_micros, stop.retry_at
+        )
+        last = (update,) if stop.status is not RunStatus.FAILED_LOGIC else (update, self._repair(failure))
+        try:
+            await context.record.save(*first, *last)
+        except Rejected as error:
+            if error.reason in _NOT_ADMITTED and not context.record.is_open:
+                return
+            if error.reason not in _SCRIPT_IS_WRONG:
+                raise
+            # What it reserved cannot be had either; the first failure is still the one to tell.
+            context.record.forget()
+            await context.record.save(*first, *last)
+
+    def _repair(self, failure: Failure) -> CreateMaintenanceTask:
+        context = self._context
+        evidence = {
+            "version": context.script.version_id,
+            "handler": context.handler,
+            "error": failure.message,
+            "place": failure.place,
+            "logs": context.logs,
+            "requests": context.requests,
+        }
+        return CreateMaintenanceTask(context.workflow.id, msgspec.json.encode(evidence).decode())
+
+    def _refused(self, error: Rejected) -> Failure:
+        """What the storage refused of what the script returned: its mistake, unless a person was quicker."""
+        if error.reason is Reason.EVENT_ALREADY_FINISHED and self._context.event_was_skipped:
+            return Failure(FailureClass.TRANSIENT, "An event was skipped while it was being prepared.")
+        return logic(self._context.handler, str(error))
+
+    def _next_run_at(self) -> Millis:
+        context = self._context
+        declaration = context.script.declaration
+        declared = declaration.producers.get(context.handler) or declaration.jobs[context.handler]
+        default_ms = context.policy.producer_interval_ms
+        return next_run_at(declared.schedule, context.workflow.timezone, default_ms, self._host.time.now())
+
+    def _address(self, phase: str) -> str:
+        return f"consumers.{self._context.handler}.{phase}"
+
+    def _logs(self) -> Json:
+        return msgspec.json.encode(self._context.logs).decode()
+
+
+def _arguments(*values: Json | None) -> Json:
+    """What follows `ctx`. A state that was never saved is left out."""
+    return f"[{','.join(value for value in values if value is not None)}]"

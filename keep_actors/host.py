@@ -1,0 +1,78 @@
+"""What all workflow actors share: the doors to the outside, and the services behind them. Made once, by `open`."""
+
+import random
+from collections import OrderedDict
+from collections.abc import Mapping
+from typing import Final
+
+import msgspec
+
+from keep_actors.connectors import Catalog
+from keep_actors.kernel import Time
+from keep_actors.policy import Policy
+from keep_actors.reading_actor import ReadingRef
+from keep_actors.sandbox_pool import SandboxPool
+from keep_actors.storage_actor import StorageRef
+from keep_actors.turnstile import Turnstile
+from keep_sandbox.declaration import Declaration
+from keep_storage import reads
+from keep_storage.ids import Ids
+
+_SCRIPTS_KEPT: Final = 256
+
+
+class Script(msgspec.Struct, frozen=True):
+    """A version of a workflow's script, ready to be run."""
+
+    version_id: str
+    source: str
+    declaration: Declaration
+
+
+class Host:
+    """The services of one runtime."""
+
+    def __init__(
+        self,
+        *,
+        time: Time,
+        rng: random.Random,
+        storage: StorageRef,
+        reading: ReadingRef,
+        pool: SandboxPool,
+        catalog: Catalog,
+        turnstile: Turnstile,
+        policy: Policy,
+        policies: Mapping[str, Policy],
+    ) -> None:
+        self.time = time
+        self.rng = rng
+        self.ids = Ids(time.now, rng)
+        self.storage = storage
+        self.reading = reading
+        self.pool = pool
+        self.catalog = catalog
+        self.turnstile = turnstile
+        self.is_closing = False
+        """Set at shutdown: runs come to their end, and no other begins."""
+        self.is_closed = False
+        """Set when they have come to it."""
+        self._policy = policy
+        self._policies = policies
+        self._scripts: OrderedDict[str, Script] = OrderedDict()
+
+    def policy_of(self, workflow_name: str) -> Policy:
+        return self._policies.get(workflow_name, self._policy)
+
+    async def script(self, version_id: str) -> Script:
+        """A version's source and declaration. The last ones used are kept: a version never changes."""
+        if (known := self._scripts.get(version_id)) is not None:
+            self._scripts.move_to_end(version_id)
+            return known
+        version = await self.reading.read(lambda q: reads.version(q, version_id))
+        assert version is not None, "a version is never deleted"
+        script = Script(version.id, version.source, msgspec.json.decode(version.declaration, type=Declaration))
+        self._scripts[version_id] = script
+        if len(self._scripts) > _SCRIPTS_KEPT:
+            self._scripts.popitem(last=False)
+        return script

@@ -1,0 +1,91 @@
+"""What a workflow does next: a pure function of what is in its file and the time.
+
+Nothing is remembered between two plans, so a trigger that fires while a run is under way is not lost: the plan after
+that run sees it.
+"""
+
+from typing import TypeAlias
+
+import msgspec
+
+from keep_storage.ids import Millis
+from keep_storage.model import HandlerKind, Workflow, WorkflowStatus
+from keep_storage.reads import HandlerView, Snapshot
+
+
+class StartRun(msgspec.Struct, frozen=True):
+    """Run this handler now."""
+
+    handler: str
+    kind: HandlerKind
+    trigger: str
+
+
+class StartRetry(msgspec.Struct, frozen=True):
+    """Carry on at `next` where this run stopped."""
+
+    run_id: str
+    handler: str
+    trigger: str = "retry"
+
+
+class Rest(msgspec.Struct, frozen=True):
+    """There is nothing to do before `until`; None: before somebody says so."""
+
+    until: Millis | None
+    why: str = ""
+
+
+Step: TypeAlias = StartRun | StartRetry | Rest
+
+_KIND_ORDER = {HandlerKind.CONSUMER: 0, HandlerKind.PRODUCER: 1, HandlerKind.JOB: 2}
+_LAST = 1 << 62
+
+
+def plan(snapshot: Snapshot, now: Millis) -> Step:
+    """The pending retry first, then consumers (oldest pending event first), then producers, then jobs."""
+    if why := blocked(snapshot.workflow):
+        return Rest(None, why)
+    if snapshot.workflow.pending_retry_run_id is not None:
+        return _retry(snapshot, snapshot.workflow.pending_retry_run_id, now)
+    times = [(handler, due_at(handler)) for handler in snapshot.handlers]
+    due = [handler for handler, at in times if at is not None and at <= now]
+    if due:
+        first = min(due, key=_rank)
+        return StartRun(first.name, first.kind, _trigger(first))
+    return Rest(min((at for _, at in times if at is not None), default=None))
+
+
+def blocked(workflow: Workflow) -> str:
+    """Why nothing may run in this workflow; empty if it may."""
+    if workflow.status is not WorkflowStatus.ACTIVE:
+        return f"the workflow is {workflow.status}"
+    if workflow.error:
+        return f"waits for a person: {workflow.error}"
+    return "the script is under repair" if workflow.maintenance else ""
+
+
+def due_at(handler: HandlerView) -> Millis | None:
+    """When this handler wants to run: 0 for at once, None for not before something happens. Never before its retry."""
+    by_clock = handler.wake_at if handler.kind is HandlerKind.CONSUMER else handler.next_run_at
+    at = 0 if handler.has_news else by_clock
+    return None if at is None else max(at, handler.retry_at or 0)
+
+
+def _retry(snapshot: Snapshot, run_id: str, now: Millis) -> Step:
+    assert snapshot.retry_handler is not None, "a pending retry is a run of some handler"
+    waits = next((each.retry_at for each in snapshot.handlers if each.name == snapshot.retry_handler), None)
+    if waits is not None and waits > now:
+        return Rest(waits, "waits before it tries again")
+    return StartRetry(run_id, snapshot.retry_handler)
+
+
+def _rank(handler: HandlerView) -> tuple[int, int, int, str]:
+    oldest = handler.oldest_pending_seq if handler.oldest_pending_seq is not None else _LAST
+    return _KIND_ORDER[handler.kind], oldest, due_at(handler) or 0, handler.name
+
+
+def _trigger(handler: HandlerView) -> str:
+    if handler.kind is not HandlerKind.CONSUMER:
+        return "schedule"
+    return "event" if handler.has_news else "wake"

@@ -1,0 +1,81 @@
+"""What the host allows and how patient it is: one frozen value, with sane defaults.
+
+`open(policy=...)` sets it for all workflows, `open(policies={"name": ...})` for one. A connector's method may bring
+a timeout of its own; `timeouts` here has the last word.
+"""
+
+import random
+from collections.abc import Mapping
+from typing import Literal
+
+import msgspec
+
+from keep_storage.ids import Millis
+
+_SECOND = 1_000
+_MINUTE = 60 * _SECOND
+_HOUR = 60 * _MINUTE
+_DAY = 24 * _HOUR
+
+
+class Backoff(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How long to wait after a failure that may pass by itself, and how often."""
+
+    first_ms: Millis = 10 * _SECOND
+    cap_ms: Millis = 10 * _MINUTE
+    attempts_max: int = 5
+    """After so many failures in a row a person is asked."""
+    jitter: float = 0.1
+    """The wait is longer by up to this share, at random, so that a crowd does not come back at once."""
+
+    def __post_init__(self) -> None:
+        if not (0 < self.first_ms <= self.cap_ms and self.attempts_max >= 1 and 0 <= self.jitter <= 1):
+            raise ValueError("a backoff waits at least 1 ms, at most its cap, tries once or more; jitter is 0 to 1")
+
+    def delay_ms(self, failures: int, rng: random.Random) -> Millis:
+        """The wait after this many failures in a row: doubling, capped."""
+        assert failures >= 1, "there is nothing to wait for before the first failure"
+        plain = min(self.first_ms << min(failures - 1, 40), self.cap_ms)
+        return plain + int(plain * self.jitter * rng.random())
+
+
+class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The settings of a workflow. Times are milliseconds, sizes are bytes of JSON text."""
+
+    producer_interval_ms: Millis = 5 * _MINUTE
+    """How often a producer or job without a schedule runs."""
+    wake_after_min_ms: Millis = 30 * _SECOND
+    wake_after_max_ms: Millis = _DAY
+    """`wakeAt` is moved into this window."""
+    mutate_reads: Literal["none", "by_id"] = "none"
+    """Whether `mutate` may read by id before its mutation."""
+    read_timeout_ms: Millis = 30 * _SECOND
+    mutation_timeout_ms: Millis = _MINUTE
+    """After this a mutation's outcome is unknown."""
+    timeouts: Mapping[str, Millis] = {}
+    """By connector (`gmail`) or method (`gmail.send`)."""
+    retry: Backoff = Backoff()
+    state_bytes_max: int = 256 * 1024
+    payload_bytes_max: int = 256 * 1024
+    publishes_max: int = 1_000
+    """Events that one run may publish."""
+    reservations_max: int = 1_000
+    """Events that one run may reserve."""
+    stale_after_ms: Millis = 7 * _DAY
+    """An event that was pending for longer is shown as stale."""
+
+    def __post_init__(self) -> None:
+        if not 0 < self.wake_after_min_ms <= self.wake_after_max_ms:
+            raise ValueError("the earliest wake is after now and not after the latest one")
+        if min(self.producer_interval_ms, self.read_timeout_ms, self.mutation_timeout_ms, *self.timeouts.values()) <= 0:
+            raise ValueError("an interval or a timeout is longer than nothing")
+
+    def timeout_ms(self, full_name: str, own_ms: Millis | None, *, is_mutation: bool) -> Millis:
+        """How long a call of this method may take: said here, else by the method, else the default."""
+        connector = full_name.partition(".")[0]
+        said = self.timeouts.get(full_name) or self.timeouts.get(connector) or own_ms
+        return said or (self.mutation_timeout_ms if is_mutation else self.read_timeout_ms)
+
+    def wake_at(self, wanted: Millis, now: Millis) -> Millis:
+        """When a consumer that asked to be woken then is woken."""
+        return max(now + self.wake_after_min_ms, min(wanted, now + self.wake_after_max_ms))

@@ -1,0 +1,318 @@
+"""What a script asks the host for, answered: the gate first, then the topics, the connectors, the items.
+
+One request at a time, in the order they were made. A request that fails ends the run: the script never learns of it.
+"""
+
+import hashlib
+from datetime import UTC, datetime
+from typing import Final, TypeVar
+
+import msgspec
+
+from keep_actors import gate
+from keep_actors.connectors import Failed, Method, ReadCall
+from keep_actors.context import CannotGoOn, RunContext
+from keep_actors.failures import Failure, logic
+from keep_actors.gate import Ask, Stage
+from keep_actors.mutating import call_outside, checked_params
+from keep_sandbox import Request
+from keep_sandbox.limits import DEFAULT_LIMITS
+from keep_sandbox.outcomes import Kind
+from keep_storage import reads
+from keep_storage.errors import Reason, Rejected
+from keep_storage.ids import Millis
+from keep_storage.model import (
+    MESSAGE_ID_CHARS_MAX,
+    PEEK_DEFAULT,
+    PEEK_MAX,
+    TITLE_CHARS_MAX,
+    Event,
+    FailureClass,
+    Item,
+    ItemState,
+    Json,
+    MutationStatus,
+)
+from keep_storage.operations import ApplyMutation, CloseItem, CreateMutation, ItemScope, OpenItem, Publish
+from keep_storage.transaction import Queries
+from keep_storage.transitions import ITEM_FINISHED
+
+P = TypeVar("P", bound=msgspec.Struct)
+
+_ANSWER_BYTES_MAX: Final = DEFAULT_LIMITS.value_bytes
+_NOTHING: Final = "null"
+
+
+class _PeekOptions(msgspec.Struct, forbid_unknown_fields=True):
+    limit: int = PEEK_DEFAULT
+    after: int = 0
+
+
+class _Peek(msgspec.Struct):
+    topic: str
+    options: _PeekOptions | None = None
+
+
+class _GetByIds(msgspec.Struct):
+    topic: str
+    ids: list[str]
+
+
+class _Event(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
+    title: str
+    payload: msgspec.Raw = msgspec.Raw(b"null")
+    message_id: str | None = None
+
+
+class _PublishParams(msgspec.Struct):
+    topic: str
+    event: _Event
+
+
+class _ItemParams(msgspec.Struct):
+    id: str
+    title: str = ""
+
+
+class _Subkey(msgspec.Struct):
+    subkey: str = ""
+
+
+class Requests:
+    """Answers the requests of one run."""
+
+    def __init__(self, context: RunContext) -> None:
+        self._context = context
+        self._item: Item | None = None
+
+    async def answer(self, stage: Stage, request: Request) -> Json:
+        """The answer, as JSON text. Raises `CannotGoOn`."""
+        stage = Stage.ITEM if self._item is not None else stage
+        self._context.requests.append(f"{request.name} {request.params[:500]}")
+        match request.kind:
+            case Kind.PEEK:
+                self._admit(stage, Ask.PEEK, request.name)
+                return await self._peek(self._params(request, _Peek))
+            case Kind.GET_BY_IDS:
+                self._admit(stage, Ask.GET_BY_IDS, request.name)
+                return await self._get_by_ids(self._params(request, _GetByIds))
+            case Kind.PUBLISH:
+                self._admit(stage, Ask.PUBLISH, request.name)
+                return self._publish(self._params(request, _PublishParams))
+            case Kind.READ:
+                method = self.method(request.name)
+                self._admit(stage, Ask.READ_BY_ID if method.by_id else Ask.READ, request.name)
+                return await self._read(method, request.params)
+            case Kind.MUTATION:
+                self._admit(stage, Ask.MUTATION, request.name)
+                return await self._mutate_item(self.method(request.name), request.params)
+            case Kind.ITEM_OPEN:
+                self._admit(stage, Ask.ITEM, request.name)
+                return await self._open_item(self._params(request, _ItemParams))
+            case Kind.ITEM_CLOSE:
+                return self._close_item(self._params(request, _ItemParams))
+
+    def method(self, full_name: str) -> Method:
+        """A connector's method by its name in `ctx`."""
+        method = self._context.host.catalog.get(full_name)
+        if method is None:
+            raise self._wrong(f"there is no `ctx.{full_name}`")
+        return method
+
+    def _admit(self, stage: Stage, ask: Ask, name: str) -> None:
+        if why := gate.refusal(stage, ask, name, self._context.policy):
+            raise self._wrong(why)
+
+    def _params(self, request: Request, struct: type[P]) -> P:
+        try:
+            return msgspec.json.decode(request.params, type=struct)
+        except msgspec.ValidationError as error:
+            raise self._wrong(f"`ctx.{request.name}`: {error}") from None
+
+    def _wrong(self, message: str) -> CannotGoOn:
+        return CannotGoOn(logic(self._context.handler, message))
+
+    # Topics.
+
+    async def _peek(self, params: _Peek) -> Json:
+        self._check_subscribed("peek", params.topic)
+        options = params.options or _PeekOptions()
+        if not 1 <= options.limit <= PEEK_MAX or options.after < 0:
+            raise self._wrong(f"`ctx.peek`: a limit is 1 to {PEEK_MAX}, and `after` is the cursor of an event")
+        workflow_id = self._context.workflow.id
+
+        def read(q: Queries) -> list[Event]:
+            return reads.peek(q, workflow_id, params.topic, limit=options.limit, after=options.after)
+
+        return _as_list(await self._context.host.reading.read(read))
+
+    async def _get_by_ids(self, params: _GetByIds) -> Json:
+        self._check_subscribed("getByIds", params.topic)
+        if len(params.ids) > PEEK_MAX:
+            raise self._wrong(f"`ctx.getByIds`: {len(params.ids)} ids; {PEEK_MAX} are the most at once")
+        workflow_id = self._context.workflow.id
+
+        def read(q: Queries) -> list[Event]:
+            found = (reads.event(q, workflow_id, params.topic, each) for each in dict.fromkeys(params.ids))
+            return [event for event in found if event is not None and event.status == "pending"]
+
+        return _as_list(await self._context.host.reading.read(read))
+
+    def _check_subscribed(self, name: str, topic: str) -> None:
+        subscribed = self._context.script.declaration.consumers[self._context.handler].subscribe
+        if topic not in subscribed:
+            raise self._wrong(f"`ctx.{name}`: not subscribed to {topic!r}; it subscribes to {_shown(subscribed)}")
+
+    def _publish(self, params: _PublishParams) -> Json:
+        context, event = self._context, params.event
+        self._check_publishes(params.topic)
+        if len(context.publishes) >= context.policy.publishes_max:
+            raise self._wrong(f"`ctx.publish`: more than {context.policy.publishes_max} events in one run")
+        if not event.title.strip() or len(event.title) > TITLE_CHARS_MAX or "\0" in event.title:
+            raise self._wrong(
+                f"`ctx.publish`: the event needs a title of 1 to {TITLE_CHARS_MAX} characters that a person can read"
+            )
+        if event.message_id is not None and not _is_message_id(event.message_id):
+            raise self._wrong(f"`ctx.publish`: a messageId has 1 to {MESSAGE_ID_CHARS_MAX} characters, without NUL")
+        payload = bytes(event.payload)
+        if len(payload) > context.policy.payload_bytes_max:
+            raise self._wrong(
+                f"`ctx.publish`: the payload of {event.title!r} has {len(payload)} bytes; "
+                f"{context.policy.payload_bytes_max} are the most. Publish an id, and read the rest later."
+            )
+        event_id = context.host.ids.new("evt")
+        message_id = event.message_id or event_id
+        context.publishes.append(Publish(event_id, params.topic, message_id, event.title, payload.decode()))
+        return msgspec.json.encode(message_id).decode()
+
+    def _check_publishes(self, topic: str) -> None:
+        declaration, handler = self._context.script.declaration, self._context.handler
+        declared = declaration.consumers.get(handler) or declaration.producers.get(handler) or declaration.jobs[handler]
+        allowed = declaration.topics if declared.publishes is None else declared.publishes
+        if topic not in allowed:
+            raise self._wrong(f"`ctx.publish`: may not publish to {topic!r}; it may to {_shown(allowed)}")
+
+    # Connectors.
+
+    async def _read(self, method: Method, text: Json) -> Json:
+        context = self._context
+        params = checked_params(context, method, text)
+        # Nothing outside is asked on behalf of a run that is not in the file.
+        await context.record.save()
+        call = ReadCall(workflow_id=context.workflow.id, run_id=context.run_id)
+        timeout_ms = context.policy.timeout_ms(method.full_name, method.timeout_ms, is_mutation=False)
+        with context.host.turnstile.outside():
+            outcome = await method.read(params, call, timeout_ms)
+        context.cost_micros += call.cost_micros
+        if isinstance(outcome, Failed):
+            message = f"{context.handler}: {method.full_name}: {outcome.message}"
+            raise CannotGoOn(Failure(outcome.cls, message, retry_after_ms=outcome.retry_after_ms))
+        if len(outcome.json_text.encode()) > _ANSWER_BYTES_MAX:
+            raise self._wrong(f"`ctx.{method.full_name}` answered more than {_ANSWER_BYTES_MAX} bytes; ask for less")
+        return outcome.json_text
+
+    # Items of a job.
+
+    async def _open_item(self, params: _ItemParams) -> Json:
+        context = self._context
+        [item] = await context.record.save(OpenItem(context.run_id, params.id, params.title))
+        self._item = item
+        return '{"isDone":true}' if item.state in ITEM_FINISHED else '{"isDone":false}'
+
+    def _close_item(self, params: _ItemParams) -> Json:
+        assert self._item is not None, "a scope closes after it was opened"
+        left = self._item.state if self._item.state in ITEM_FINISHED else ItemState.DONE
+        self._item = None
+        self._context.record.note(CloseItem(self._context.run_id, params.id, left))
+        return _NOTHING
+
+    async def _mutate_item(self, method: Method, text: Json) -> Json:
+        context, item = self._context, self._item
+        assert item is not None, "the gate lets a job mutate only inside an item"
+        subkey, text = _without_subkey(text)
+        params = checked_params(context, method, text)
+        identity = _identity(item, method, method.identity_of(params), subkey)
+        mutation_id = context.host.ids.new("mut")
+        scope = ItemScope(item.item_id, identity)
+        try:
+            [known] = await context.record.save(
+                CreateMutation(
+                    id=mutation_id,
+                    run_id=context.run_id,
+                    connector=method.connector,
+                    method=method.name,
+                    params=text,
+                    idempotency_key=identity,
+                    reconcilable=method.reconcilable,
+                    send=True,
+                    item=scope,
+                )
+            )
+        except Rejected as error:
+            if error.reason is Reason.ITEM_IS_DONE:
+                raise self._wrong(str(error)) from None
+            raise
+        if known.status is MutationStatus.APPLIED:
+            return self._replayed(method, item, known.params, text, known.result)
+        result = await call_outside(context, method, params, known)
+        await context.record.save(ApplyMutation(known.id, result))
+        return result
+
+    def _replayed(self, method: Method, item: Item, old: Json, new: Json, result: Json | None) -> Json:
+        """It happened in an earlier run: the stored result, unless the script now wants something else."""
+        assert result is not None, "an applied mutation has a result"
+        if method.compare_payload(old, new) != "significant":
+            return result
+        message = (
+            f"{self._context.handler}: item {item.item_id!r}: {method.full_name} has already been done with other "
+            "content, and is not done again. Look at both, then skip or reprocess the item."
+        )
+        attention = CloseItem(self._context.run_id, item.item_id, ItemState.NEEDS_ATTENTION, error=message)
+        raise CannotGoOn(Failure(FailureClass.PRECONDITION, message), attention)
+
+
+def _identity(item: Item, method: Method, params: Json, subkey: str) -> str:
+    """What makes two calls the same one: chapter 14's hash."""
+    parts = [item.workflow_id, item.item_id, str(item.attempt), method.full_name, params, subkey]
+    return hashlib.sha256("\0".join(parts).encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def _without_subkey(text: Json) -> tuple[str, Json]:
+    """A mutation inside an item may say which of two equal calls it is; that is for the host, not the connector."""
+    try:
+        subkey = msgspec.json.decode(text, type=_Subkey).subkey
+    except msgspec.ValidationError:
+        # Not what a subkey looks like: the check of the parameters says it better.
+        return "", text
+    if not subkey:
+        return "", text
+    fields = msgspec.json.decode(text, type=dict[str, msgspec.Raw])
+    del fields["subkey"]
+    return subkey, msgspec.json.encode(fields).decode()
+
+
+def _as_list(events: list[Event]) -> Json:
+    """Events as a script sees them; as many as fit into one answer, since `after` can fetch the rest."""
+    texts: list[str] = []
+    size = 2
+    for event in events:
+        seen = {"messageId": event.message_id, "title": event.title, "createdAt": _iso(event.created_at)}
+        head = msgspec.json.encode(seen).decode()
+        text = f'{head[:-1]},"cursor":{event.seq},"payload":{event.payload}}}'
+        size += len(text.encode()) + 1
+        if size > _ANSWER_BYTES_MAX and texts:
+            break
+        texts.append(text)
+    return f"[{','.join(texts)}]"
+
+
+def _iso(at: Millis) -> str:
+    return datetime.fromtimestamp(at / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _is_message_id(text: str) -> bool:
+    return 1 <= len(text) <= MESSAGE_ID_CHARS_MAX and "\0" not in text
+
+
+def _shown(topics: list[str]) -> str:
+    return ", ".join(repr(topic) for topic in topics[:10]) or "none"

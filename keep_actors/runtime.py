@@ -1,0 +1,205 @@
+"""`open`: the composition root. Everything that a runtime consists of is made here, started here and ended here."""
+
+import logging
+import os
+import random
+from collections.abc import AsyncIterator, Iterable, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+
+import anyio
+from msgspec.structs import replace
+
+from keep_actors.connectors import Catalog, Connector
+from keep_actors.host import Host
+from keep_actors.keep import Keep
+from keep_actors.kernel import Clock, Directory, Escalated, RestartPolicy, Supervisor, Time, WallTime, WorkerThread
+from keep_actors.messages import Message, Tick
+from keep_actors.policy import Policy
+from keep_actors.reading_actor import ReadingActor
+from keep_actors.record import patiently
+from keep_actors.sandbox_pool import SandboxPool
+from keep_actors.sandbox_pool.policy import PoolPolicy
+from keep_actors.sandbox_pool.pool import PoolMode
+from keep_actors.signal import Signal
+from keep_actors.storage_actor import StorageActor
+from keep_actors.turnstile import Turnstile
+from keep_actors.workflow_actor import WorkflowActor, recovery
+from keep_sandbox.limits import DEFAULT_LIMITS, TRUSTED_LIMITS, Limits
+from keep_storage import Store, reads
+from keep_storage.errors import Rejected
+from keep_storage.ids import Millis
+from keep_storage.operations import HaltWorkflow, Together
+from keep_storage.recovery import assert_no_orphaned_reserved_events
+
+log = logging.getLogger("keep_actors")
+
+_UNBOUNDED = 1 << 40
+"""Inside the runtime a send is never refused: what can be waiting is bounded by the number of workflows."""
+
+_HOST_CALLS = 2_000
+"""A script may publish a thousand events one by one, each of them a call."""
+
+
+@asynccontextmanager
+async def open(  # noqa: A001  # `keep_actors.open(...)` is how it is called
+    path: str | os.PathLike[str],
+    *,
+    connectors: Iterable[Connector] = (),
+    policy: Policy | None = None,
+    policies: Mapping[str, Policy] | None = None,
+    sandbox: PoolMode = "jailed",
+    limits: Limits | None = None,
+    pool_policy: PoolPolicy | None = None,
+    runs_max: int = 64,
+    restart: RestartPolicy | None = None,
+    shutdown_grace_ms: Millis = 10_000,
+    time: Time | None = None,
+    rng: random.Random | None = None,
+) -> AsyncIterator[Keep]:
+    """Open a database file and run what is deployed in it, for as long as the block lasts.
+
+    ```python
+    async with keep_actors.open("keep.db", connectors=[Gmail(), Sheets()]) as keep:
+        await keep.deploy(Path("mail_to_sheets.js").read_text())
+        await keep.wait_idle()
+    ```
+
+    What a dead process left behind is settled first. At the end, runs under way have `shutdown_grace_ms` to come to
+    theirs; what is cut off then is settled by the next start. `":memory:"` keeps nothing. `sandbox` is `"jailed"` for
+    every script that is not trusted. `time` and `rng` are for tests. Raises what `Store.open` raises, among it
+    `StorageOwned` when another runtime has the file, and `SandboxUnavailable`.
+    """
+    catalog = Catalog(connectors)
+    now = time or WallTime()
+    async with AsyncExitStack() as stack:
+        in_memory = os.fspath(path) == ":memory:"
+        store = Store.in_memory(now.now) if in_memory else Store.open(path, now.now)
+        stack.callback(store.close)
+        reader = store.reader()
+        stack.callback(reader.close)
+        pool = await stack.enter_async_context(
+            SandboxPool.open(mode=sandbox, limits=limits or _limits(sandbox), policy=pool_policy)
+        )
+        for connector in catalog.connectors:
+            await connector.open()
+            stack.push_async_callback(connector.close)
+        committed, thread = Signal(), WorkerThread()
+        services = _Services(
+            StorageActor(store, mailbox_capacity=_UNBOUNDED, thread=thread, on_commit=committed.fire),
+            # A database in memory is one connection: its reads and its writes take turns in one thread.
+            ReadingActor(reader, mailbox_capacity=_UNBOUNDED, thread=thread if in_memory else None),
+            now,
+        )
+        host = Host(
+            time=now,
+            rng=rng or random.Random(),  # noqa: S311  # seeds of scripts and jitter, no secrets
+            storage=services.storage.ref,
+            reading=services.reading.ref,
+            pool=pool,
+            catalog=catalog,
+            turnstile=Turnstile(runs_max),
+            policy=policy or Policy(),
+            policies=policies or {},
+        )
+        runtime = Runtime(host, services, committed, restart or RestartPolicy())
+        async with runtime.running(shutdown_grace_ms) as keep:
+            yield keep
+
+
+def _limits(mode: PoolMode) -> Limits:
+    return replace(TRUSTED_LIMITS if mode == "thread" else DEFAULT_LIMITS, host_calls=_HOST_CALLS)
+
+
+class _Services:
+    """The two actors that everything needs. If one of them fails, so does the runtime."""
+
+    def __init__(self, storage: StorageActor, reading: ReadingActor, time: Time) -> None:
+        self.storage = storage
+        self.reading = reading
+        self.supervisor = Supervisor("keep", time)
+        never = RestartPolicy(restarts_max=0)
+        self.supervisor.start("storage", lambda _: storage, policy=never)
+        self.supervisor.start("reading", lambda _: reading, policy=never)
+
+
+class Runtime:
+    """Everything that runs: the services, the workflow actors, the clock."""
+
+    def __init__(self, host: Host, services: _Services, committed: Signal, restart: RestartPolicy) -> None:
+        self._host = host
+        self._services = services
+        self._committed = committed
+        self._workflows = Supervisor("workflows", host.time)
+        self._directory: Directory[Message] = Directory(
+            self._workflows, self._make, policy=restart, given_up=self._give_up
+        )
+        self._clock = Clock(host.time, self._ring)
+
+    @asynccontextmanager
+    async def running(self, grace_ms: Millis) -> AsyncIterator[Keep]:
+        """Start, recover, hand out, and come to an end in order."""
+        failure: Exception | None = None
+        try:
+            async with anyio.create_task_group() as tasks:
+                await tasks.start(self._services.supervisor.run)
+                await self._recover()
+                await tasks.start(self._workflows.run)
+                tasks.start_soon(self._clock.run)
+                try:
+                    yield Keep(self._host, self._directory, self._clock, self._committed)
+                except Exception as error:
+                    # The caller's own: it leaves this block as it came, not in a group of ours.
+                    failure = error
+                finally:
+                    await self._come_to_an_end(grace_ms)
+                tasks.cancel_scope.cancel()
+        except ExceptionGroup as group:
+            if len(group.exceptions) == 1 and isinstance(group.exceptions[0], Escalated):
+                raise group.exceptions[0] from group.exceptions[0].__cause__
+            raise
+        if failure is not None:
+            raise failure
+
+    async def _recover(self) -> None:
+        """Settle what a dead process left behind, look for what cannot be, and find out when everyone is due."""
+        await self._host.storage.apply(recovery())
+        await self._host.reading.read(assert_no_orphaned_reserved_events)
+        for due in await self._host.reading.read(reads.agenda):
+            self._clock.set(due.workflow_id, due.at)
+
+    async def _come_to_an_end(self, grace_ms: Millis) -> None:
+        """Let runs come to theirs, but not for ever. A run that is cut off is settled by the next start."""
+        self._host.is_closing = True
+        with anyio.move_on_after(grace_ms / 1000, shield=True):
+            await self._directory.wait_empty()
+        self._host.is_closed = True
+        self._committed.fire()
+
+    def _make(self, workflow_id: str, restarts: int) -> WorkflowActor:
+        return WorkflowActor(workflow_id, self._host, self, restarted=restarts > 0)
+
+    async def _give_up(self, workflow_id: str, error: Exception) -> None:
+        """A workflow whose actor keeps crashing stops, durably, with words for a person. Its neighbours go on."""
+        why = f"The runtime keeps failing on this workflow, and has stopped it: {type(error).__name__}: {error}"
+        halt = Together((*recovery(workflow_id).operations, HaltWorkflow(workflow_id, why)))
+        try:
+            await patiently(lambda: self._host.storage.apply(halt), self._host.time)
+        except Rejected as refused:
+            log.error("Workflow %s keeps failing and could not be stopped: %s", workflow_id, refused)
+
+    def _ring(self, workflow_id: str) -> None:
+        if not self._host.is_closing:
+            self._directory.tell(workflow_id, Tick())
+
+    # What a workflow actor calls its home.
+
+    def wake_at(self, workflow_id: str, at: Millis | None) -> None:
+        """Send it a `Tick` then; None: not before something happens."""
+        if at is None:
+            self._clock.clear(workflow_id)
+        else:
+            self._clock.set(workflow_id, at)
+
+    def let_go(self, actor: WorkflowActor) -> bool:
+        """It has nothing to do. False if a message has come meanwhile."""
+        return self._directory.passivate(actor.name, actor)
