@@ -125,10 +125,9 @@ class WorkflowActor(Actor[Message]):
             message.fail(error)
 
     async def _deploy(self, message: Deploy) -> None:
-        def look(q: Queries) -> Any:
-            return reads.workflow(q, self.name), reads.latest_version(q, self.name)
-
-        workflow, latest = await self._host.reading.read(look)
+        workflow, latest = await self._host.reading.read(
+            lambda q: (reads.workflow(q, self.name), reads.latest_version(q, self.name))
+        )
         version_id, operations = deployment.operations_for(
             workflow_id=self.name,
             workflow=workflow,
@@ -184,7 +183,7 @@ class WorkflowActor(Actor[Message]):
             opening.append(CreateRetryRun(run_id, step.run_id, session_id))
         else:
             phase = Phase.PREPARING if handler.kind is HandlerKind.CONSUMER else Phase.PENDING
-            opening.append(CreateRun(run_id, session_id, handler.name, phase))
+            opening.append(CreateRun(run_id, session_id, handler.name, phase, _writes(outlook, handler)))
         record = Record(tuple(opening), partial(self._advance, run_id), self._host.time)
         self._running = RunContext(self._host, workflow, script, handler.name, handler.kind, run_id, record)
         execution = Execution(self._running, handler.state, handler.failures, outlook.retried)
@@ -213,6 +212,11 @@ class Outlook(msgspec.Struct, frozen=True):
     step: Step
     handler: Handler | None = None
     retried: Run | None = None
+
+
+def _writes(outlook: Outlook, handler: Handler) -> int:
+    """The run may be written down only after it has looked at its topics; what comes in between is news to it."""
+    return next(each.writes for each in outlook.snapshot.handlers if each.name == handler.name)
 
 
 def look(q: Queries, workflow_id: str, now: Millis) -> Outlook | None:

@@ -205,12 +205,17 @@ class FinishSession(Operation[Session], frozen=True):
 
 
 class CreateRun(Operation[Run], frozen=True):
-    """Start a handler. `phase` may be `preparing` for a consumer whose `prepare` starts at once."""
+    """Start a handler. `phase` may be `preparing` for a consumer whose `prepare` starts at once.
+
+    `seen` is for a consumer that has looked at its topics already: what had been written to them before that
+    (`HandlerView.writes`), so that what came since is news to it. Without it, it looks from now on.
+    """
 
     id: str
     session_id: str
     handler: str
     phase: Phase = Phase.PENDING
+    seen: int | None = None
 
 
 class CreateRetryRun(Operation[Run], frozen=True):

@@ -107,6 +107,8 @@ class HandlerView(msgspec.Struct, frozen=True, gc=False):
     retry_at: Millis | None
     """Not before this, whatever else is due."""
     failures: int
+    writes: int
+    """How often the topics of a consumer have been written to: what a run that looks now has seen."""
     oldest_pending_seq: int | None
     """The oldest pending event in the topics of a consumer."""
     has_news: bool

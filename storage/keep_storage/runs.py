@@ -86,7 +86,7 @@ def create_run(tx: Transaction, op: CreateRun, now: Millis) -> Change[Run]:
         retry_of=None,
         title="",
         reserved_count=0,
-        seen=admission.seen,
+        seen=admission.seen if op.seen is None or admission.seen is None else min(op.seen, admission.seen),
         prepare_result=None,
         mutation_result=None,
         output_state=None,

@@ -332,7 +332,7 @@ def create_run(s: State, op: ops.CreateRun, now: int) -> None:
         "mutation_outcome": "",
         "retry_of": None,
         "reserved_count": 0,
-        "seen": writes(s, workflow_id, op.handler) if handler["kind"] == "consumer" else None,
+        "seen": seen_at_start(writes(s, workflow_id, op.handler), op.seen) if handler["kind"] == "consumer" else None,
         "prepare_result": None,
         "mutation_result": None,
         "cost_micros": 0,
@@ -343,6 +343,10 @@ def writes(s: State, workflow_id: str, consumer: str) -> int:
     """All that was ever written to what it subscribes to."""
     mine = (row for key, row in s["topics"].items() if key[0] == workflow_id and row["consumer"] == consumer)
     return sum(row["writes"] for row in mine)
+
+
+def seen_at_start(now: int, before: int | None) -> int:
+    return now if before is None else min(before, now)
 
 
 def create_retry_run(s: State, op: ops.CreateRetryRun, now: int) -> None:

@@ -396,3 +396,20 @@ def test_what_mends_a_workflow_writes_only_handlers_that_had_failed(
     before = others()
     mend(world)
     assert others() == before
+
+
+def test_what_comes_after_a_consumer_has_looked_is_news_even_if_its_run_is_written_down_later(world: World) -> None:
+    world.publish("m1")
+    looked = writes(world)
+    world.publish("m2")
+    run = world.model.create_run(world.name("run"), world.session(), "file", Phase.PREPARING, looked)
+    world.model.update_consumer_phase(run.id, Phase.PREPARED, (), "{}")
+    world.model.update_consumer_phase(run.id, Phase.EMITTING)
+    world.model.commit_consumer(run.id)
+    assert seen(world) == looked < writes(world)
+
+
+def test_nobody_has_seen_more_than_there_is(world: World) -> None:
+    world.publish("m1")
+    run = world.model.create_run(world.name("run"), world.session(), "file", Phase.PREPARING, 99)
+    assert run.seen == writes(world) == 1

@@ -185,7 +185,7 @@ FROM workflows w WHERE w.id = :id;
 -- The declared handlers of a workflow: when each may run, and for a consumer its oldest pending event and whether its
 -- topics were written to since it looked. The oldest is asked of each topic by itself: of several at once it would be
 -- looked for among all.
-SELECT h.name, h.kind, h.next_run_at, h.wake_at, h.retry_at, h.failures,
+SELECT h.name, h.kind, h.next_run_at, h.wake_at, h.retry_at, h.failures, COALESCE(SUM(t.writes), 0),
     MIN((SELECT MIN(e.seq) FROM events e WHERE e.topic_id = t.id AND e.status = 'pending')),
     h.seen IS DISTINCT FROM SUM(t.writes)
 FROM handlers h LEFT JOIN topics t ON t.workflow_id = h.workflow_id AND t.consumer = h.name
