@@ -17,6 +17,7 @@ from keep_actors.gate import Ask, Stage, refusal
 from keep_actors.mutating import call_outside, checked_params
 from keep_actors.requests import Requests
 from keep_actors.results import Prepared, ResultError
+from keep_actors.sandbox_pool import Call
 from keep_actors.schedule import next_run_at
 from keep_sandbox import Capabilities, Invocation, Request
 from keep_sandbox import Mutation as Issued
@@ -248,14 +249,20 @@ class Execution:
             try:
                 while isinstance(outcome := await call.next(), Request):
                     try:
-                        answer = await self._requests.answer(stage, outcome)
+                        await self._answer(call, stage, outcome)
                     except CannotGoOn as error:
                         await call.refuse(error.failure.message)
                         raise
-                    await call.answer(outcome.id, answer)
             finally:
                 context.logs.extend(call.logs)
         return self._ended(stage, address, outcome)
+
+    async def _answer(self, call: Call, stage: Stage, request: Request) -> None:
+        answer = await self._requests.answer(stage, request)
+        try:
+            await call.answer(request.id, answer)
+        except ValueError as error:
+            raise CannotGoOn(logic(self._context.handler, f"`ctx.{request.name}`: {error}; ask for less")) from None
 
     def _ended(self, stage: Stage, address: str, outcome: Terminal) -> Value | Issued:
         if isinstance(outcome, Issued):

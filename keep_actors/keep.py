@@ -7,18 +7,19 @@ reason, and then nothing changed.
 from collections.abc import AsyncIterator, Callable
 from typing import TypeVar
 
+import anyio
 import msgspec
 from anyio.lowlevel import checkpoint
 
 from keep_actors import deployment, views
 from keep_actors.host import Host
-from keep_actors.kernel import Clock, Directory
+from keep_actors.kernel import ActorStopped, Clock, Directory
 from keep_actors.messages import Deploy, Do, Message
 from keep_actors.signal import Signal
 from keep_actors.views import Explanation, Input, Output
 from keep_storage import reads
 from keep_storage.errors import Reason, Rejected
-from keep_storage.model import PEEK_DEFAULT, Event, JournalEntry, Run, Workflow
+from keep_storage.model import PEEK_DEFAULT, Event, JournalEntry, Run, ScriptVersion, Workflow
 from keep_storage.operations import (
     ArchiveWorkflow,
     ClearWorkflowError,
@@ -52,6 +53,7 @@ class Keep:
         self._directory = directory
         self._clock = clock
         self._committed = committed
+        self._naming = anyio.Lock()
 
     # What people want.
 
@@ -81,9 +83,8 @@ class Keep:
         inspection = await host.pool.inspect(source, host.catalog.kinds())
         name = (inspection.declaration.name if inspection.declaration else None) or ""
         declaration = deployment.checked(inspection, timezone, host.policy_of(name), host.time.now())
-        workflow_id = await self._workflow_to_deploy(workflow, name)
         message = Deploy(source, declaration, timezone=timezone, is_major=major, start=start, by=by)
-        version = await self._directory.ask(workflow_id, message)
+        workflow_id, version = await self._hand_over(workflow, name, message)
         return Deployed(workflow_id, name, f"{version.major}.{version.minor}")
 
     async def pause(self, workflow: str, *, by: str = "") -> Workflow:
@@ -152,9 +153,13 @@ class Keep:
         await keep.publish("orders", "order.paid", message_id="o-1", title="Order o-1", payload={"total": 12})
         ```
         """
+        found = await self._find(workflow)
         encoded = msgspec.json.encode(payload).decode()
+        limit = self._host.policy_of(found.name).payload_bytes_max
+        if len(encoded.encode()) > limit:
+            raise ValueError(f"the payload of {message_id!r} has more than {limit} bytes; publish an id instead")
         event = Publish(self._host.ids.new("evt"), topic, message_id, title, encoded)
-        return await self._do(workflow, lambda workflow_id: PublishEvents(workflow_id, (event,)))
+        return await self._directory.ask(found.id, Do(PublishEvents(found.id, (event,))))
 
     # What people see.
 
@@ -258,7 +263,10 @@ class Keep:
             def read(q: Queries, last: int = last) -> list[JournalEntry]:
                 return reads.journal(q, workflow_id=workflow_id, after=last)
 
-            entries = await host.reading.read(read)
+            try:
+                entries = await host.reading.read(read)
+            except ActorStopped:
+                return
             for entry in entries:
                 seen = entry.seq
                 yield entry
@@ -293,8 +301,14 @@ class Keep:
             raise Rejected(Reason.WORKFLOW_NOT_FOUND, f"There is no workflow {workflow!r}.")
         return found
 
-    async def _workflow_to_deploy(self, workflow: str | None, name: str) -> str:
-        if workflow is not None:
-            return (await self._find(workflow)).id
-        found = await self._host.reading.read(lambda q: reads.workflow_by_name(q, name))
-        return found.id if found is not None else self._host.ids.new("wf")
+    async def _hand_over(self, workflow: str | None, name: str, message: Deploy) -> tuple[str, ScriptVersion]:
+        """Give the script to its workflow's actor. Of two with one new name, the second finds the first's."""
+        if workflow is None:
+            async with self._naming:
+                if (known := await self._host.reading.read(lambda q: reads.workflow_by_name(q, name))) is None:
+                    workflow_id = self._host.ids.new("wf")
+                    return workflow_id, await self._directory.ask(workflow_id, message)
+            workflow_id = known.id
+        else:
+            workflow_id = (await self._find(workflow)).id
+        return workflow_id, await self._directory.ask(workflow_id, message)

@@ -3,10 +3,12 @@
 Every function of a batch sees the same moment, and whatever was committed before it was asked.
 """
 
+import copy
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from keep_actors.kernel import Actor, ActorRef, Question, Thread, WorkerThread
+from keep_storage.errors import StorageError
 from keep_storage.transaction import Queries, Reader
 
 T = TypeVar("T")
@@ -45,7 +47,12 @@ class ReadingActor(Actor[Read[Any]]):
 
     async def receive(self, message: Read[Any]) -> None:
         batch = [message, *self.mailbox.take_many(255)]
-        results = await self._thread.run(self._read, [each.function for each in batch])
+        try:
+            results = await self._thread.run(self._read, [each.function for each in batch])
+        except StorageError as error:
+            for question in batch:
+                question.fail(copy.copy(error))
+            return
         for question, result in zip(batch, results, strict=True):
             if isinstance(result, _Raised):
                 question.fail(result.error)

@@ -207,8 +207,6 @@ class Requests:
         if isinstance(outcome, Failed):
             message = f"{context.handler}: {method.full_name}: {outcome.message}"
             raise CannotGoOn(Failure(outcome.cls, message, retry_after_ms=outcome.retry_after_ms))
-        if len(outcome.json_text.encode()) > _ANSWER_BYTES_MAX:
-            raise self._wrong(f"`ctx.{method.full_name}` answered more than {_ANSWER_BYTES_MAX} bytes; ask for less")
         return outcome.json_text
 
     # Items of a job.

@@ -188,7 +188,8 @@ class Runtime:
             log.error("Workflow %s keeps failing and could not be stopped: %s", workflow_id, refused)
 
     def _ring(self, workflow_id: str) -> None:
-        if not self._host.is_closing:
+        # One that is active plans anew when it comes to rest, and then sees what is due.
+        if not self._host.is_closing and not self._directory.is_active(workflow_id):
             self._directory.tell(workflow_id, Tick())
 
     # What a workflow actor calls its home.
