@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
-from keep_sandbox.declaration import Code, Declaration, Problem
+from keep_sandbox.declaration import Code, Declaration, Problem, Use
 from keep_sandbox.handlers import Handler, find_handlers
 from keep_sandbox.invocation import MethodKind
 from keep_sandbox.syntax import FUNCTIONS, Node, Tree, string_of
@@ -49,6 +49,17 @@ _CHANGING_METHODS: Final = {
 }  # fmt: skip
 _SEQUENCES: Final = ("statement_block", "switch_case", "switch_default", "array", "arguments")
 _LOOPS: Final = ("for_statement", "for_in_statement", "while_statement", "do_statement")
+
+
+def used_methods(tree: Tree) -> list[Use]:
+    """The connector methods that the handlers name, each where it is named first."""
+    found: dict[str, Use] = {}
+    for handler in find_handlers(tree):
+        for node, names in handler.uses():
+            if len(names) >= 2 and names[0] not in _TOPIC_CALLS and names[0] != "item":
+                name = ".".join(names[:2])
+                found.setdefault(name, Use(name=name, place=node.place, handler=handler.address))
+    return [found[name] for name in sorted(found)]
 
 
 def check(tree: Tree, declaration: Declaration | None, methods: Mapping[str, MethodKind] | None) -> list[Problem]:

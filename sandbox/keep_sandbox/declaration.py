@@ -32,6 +32,7 @@ class Code(enum.StrEnum):
     CODE_AFTER_MUTATION = "code-after-mutation"
     MUTATION_MISPLACED = "mutation-misplaced"
     CALL_MISPLACED = "call-misplaced"
+    METHOD_UNKNOWN = "method-unknown"
     TOP_LEVEL_STATE = "top-level-state"
     DYNAMIC_CODE = "dynamic-code"
     GLOBAL_UNKNOWN = "global-unknown"
@@ -83,6 +84,15 @@ class Declaration(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     jobs: dict[str, Scheduled]
 
 
+class Use(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A connector method that a handler names."""
+
+    name: str
+    """`gmail.search`."""
+    place: Place
+    handler: str
+
+
 class Inspection(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The answer of `inspect`."""
 
@@ -91,6 +101,8 @@ class Inspection(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     problems: list[Problem]
     """The first of them, in the order of the script."""
     problem_count: int
+    uses: list[Use] = []
+    """The connector methods that its handlers name, sorted. What is called by a computed name is not among them."""
 
 
 class _RawScheduled(msgspec.Struct):

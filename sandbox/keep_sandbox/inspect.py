@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from keep_sandbox.checks import check
+from keep_sandbox.checks import check, used_methods
 from keep_sandbox.declaration import PROBLEMS_SHOWN_MAX, Code, Inspection, Problem, RawDeclaration, declared
 from keep_sandbox.engine import Guest, Sink
 from keep_sandbox.handlers import places_of_declaration
@@ -16,6 +16,8 @@ from keep_sandbox.invocation import MethodKind
 from keep_sandbox.limits import TRUSTED_LIMITS, Limits
 from keep_sandbox.outcomes import Ending, Kind, ScriptError, SizeLimit, Value
 from keep_sandbox.syntax import Tree
+
+_USES_MAX = 1_000
 
 
 class _Ending:
@@ -74,7 +76,9 @@ def _inspection(source: str, ending: Ending, methods: Mapping[str, MethodKind] |
     problems += check(tree, declaration, methods)
     problems.sort(key=lambda problem: (problem.place.line, problem.place.column) if problem.place else (0, 0))
     shown = [_bounded(problem, limits) for problem in problems[:PROBLEMS_SHOWN_MAX]]
-    return Inspection(declaration=declaration, problems=shown, problem_count=len(problems))
+    return Inspection(
+        declaration=declaration, problems=shown, problem_count=len(problems), uses=used_methods(tree)[:_USES_MAX]
+    )
 
 
 def _load_problem(ending: Ending) -> Problem:

@@ -306,3 +306,17 @@ async def test_a_hostile_script_is_inspected_inside_the_jail() -> None:
             assert len(inspection.problems) <= 50
         assert await pool.inspect(EXAMPLE, {"sheets.appendRow": "read"}) == inspect(EXAMPLE)
         assert pool.stats.kept == 0
+
+
+def test_the_methods_that_handlers_name_are_listed_each_where_it_is_named_first() -> None:
+    source = prepare_script(
+        "const { gmail: mail } = ctx; await mail.search({}); await ctx.gmail.search({}); ctx.peek('t')"
+    )
+    [use] = inspect(source).uses
+    assert (use.name, use.handler, use.place.line) == ("gmail.search", "consumers.c.prepare", 2)
+    assert [use.name for use in inspect(EXAMPLE).uses] == [
+        "gmail.search",
+        "gmail.send",
+        "sheets.appendRow",
+        "sheets.listRows",
+    ]
