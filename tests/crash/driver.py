@@ -7,12 +7,11 @@ dies after any of them loses nothing it would have needed.
 import json
 from typing import Any, Final
 
-from keep_storage import Operation, reads
+from keep_storage import Millis, Operation, reads
 from keep_storage import operations as ops
 from keep_storage.model import (
     Event,
     FailureClass,
-    Handler,
     HandlerKind,
     Item,
     ItemState,
@@ -28,6 +27,7 @@ from keep_storage.model import (
 )
 from keep_storage.operations import AskFirst, ItemScope, Publish, Reserve, RunError, Together
 from keep_storage.outcomes import mutation_result_for_next
+from keep_storage.reads import HandlerView
 from keep_storage.transaction import Queries
 from tests.crash.outside import Answer, Check, Outside, result_of
 from tests.crash.scenarios import Consumer, Decision, Scenario, Trouble, Verdict
@@ -51,14 +51,10 @@ class View:
         self.runs = reads.runs(q, workflow.id, limit=NO_LIMIT)[::-1]
         self.active = next((run for run in self.runs if run.status is RunStatus.ACTIVE), None)
         self.unsettled = reads.unsettled_mutations(q, workflow.id)
-        self.handlers = [handler for handler in reads.handlers(q, workflow.id) if handler.declared]
         self.session = reads.open_session(q, workflow.id)
 
     def run(self, run_id: str) -> Run:
         return next(run for run in self.runs if run.id == run_id)
-
-    def last_run(self, handler: str) -> Run | None:
-        return next((run for run in reversed(self.runs) if run.handler == handler), None)
 
 
 class Driver:
@@ -164,7 +160,7 @@ class Driver:
             reservations=(Reserve(topic, tuple(chosen)),) if chosen else (),
             prepare_result=json.dumps({"target": f"{run.handler}/{'+'.join(chosen)}"}),
             title=f"{run.handler} {' and '.join(chosen)}",
-            wake_at=None if chosen else FAR,
+            wake_at=(0 if script.wakes else None) if chosen else FAR,
         )
 
     def _mutate(self, q: Queries, run: Run, script: Consumer) -> Op:
@@ -356,7 +352,7 @@ class Driver:
 
     def _start(self, q: Queries, view: View) -> Op | None:
         retry = view.workflow.pending_retry_run_id
-        handler = None if retry else self._due(q, view)
+        handler = None if retry else self._due(q)
         if retry is None and handler is None:
             return None
         if view.session is None:
@@ -372,20 +368,13 @@ class Driver:
     def _finish(self, view: View) -> Op | None:
         return ops.FinishSession(view.session.id) if view.session else None
 
-    def _due(self, q: Queries, view: View) -> Handler | None:
-        """Consumers first, then what runs by the clock."""
-        for handler in view.handlers:
-            if handler.kind is HandlerKind.CONSUMER and self._has_news(q, view, handler.name):
-                return handler
-        return next((each for each in view.handlers if each.next_run_at is not None and each.next_run_at < FAR), None)
-
-    def _has_news(self, q: Queries, view: View, handler: str) -> bool:
-        """Pending events, of which some are newer than its last look, or of which it may take more at once."""
-        pending = self._pending(q, _topic_of(handler))
-        last = view.last_run(handler)
-        if last is None or last.status is not RunStatus.COMMITTED or last.reserved_count:
-            return bool(pending)
-        return any(event.created_at > last.created_at for event in pending)
+    def _due(self, q: Queries) -> HandlerView | None:
+        """Consumers with news first, then what runs by the clock. Nobody waits for a backoff."""
+        snapshot = reads.snapshot(q, self.workflow_id)
+        assert snapshot, "what starts exists"
+        news = [each for each in snapshot.handlers if each.has_news]
+        timed = [each for each in snapshot.handlers if _time_of(each) < FAR]
+        return next(iter(news + timed), None)
 
     # Looking.
 
@@ -417,6 +406,10 @@ class Driver:
         while reads.session(q, f"ses_{self._prefix}_{number:06d}"):
             number += 1
         return f"ses_{self._prefix}_{number:06d}"
+
+
+def _time_of(handler: HandlerView) -> Millis:
+    return next((at for at in (handler.next_run_at, handler.wake_at) if at is not None), FAR)
 
 
 def _topic_of(consumer: str) -> str:

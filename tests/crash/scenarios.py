@@ -46,6 +46,8 @@ class Consumer:
     batch: int = 1
     waits_for: int = 1
     """`prepare` reserves nothing while fewer events are pending."""
+    wakes: bool = False
+    """`prepare` asks to be woken at once whenever it reserves something."""
     first_phase: Phase = Phase.PREPARING
 
 
@@ -127,6 +129,7 @@ THE_FIFTEEN: Final = (
     Scenario("07 outcome unknown and somebody pauses meanwhile", connector=Connector((Answer.LOST,)), pauses=True),
     Scenario("08 outcome unknown and a person skips", connector=Connector((Answer.LOST,)), verdict=Verdict.SKIP),
     Scenario("09 prepare reserves nothing", late_mail=("m2",), file=Consumer(waits_for=2, batch=2)),
+    Scenario("09 woken with nothing pending", file=Consumer(wakes=True)),
     Scenario(
         "10 full consumer cycles",
         deploys_in_steps=True,

@@ -8,6 +8,7 @@ from keep_storage.model import Event, EventStatus, MutationStatus, Record, Resol
 from keep_storage.transaction import Queries
 from keep_storage.transitions import UNCERTAIN
 from tests.crash.driver import NO_LIMIT, Driver
+from tests.storage.due import check_agenda
 
 Ending = Mapping[str, object]
 
@@ -21,6 +22,7 @@ def check(q: Queries, *drivers: Driver) -> None:
     """Nothing is broken, nothing was done twice, and nothing that may have been done is offered again."""
     broken = invariants.check(q, deep=True)
     assert not broken, "\n".join(map(str, broken))
+    check_agenda(q)
     for driver in drivers:
         _check_effects(q, driver)
 
@@ -63,7 +65,7 @@ def ending(q: Queries, driver: Driver) -> Ending:
             *(run for run in reads.runs(q, driver.workflow_id, limit=NO_LIMIT) if run.status is RunStatus.ACTIVE),
         ],
         "handlers": {
-            handler.name: (handler.state, handler.wake_at, handler.next_run_at)
+            handler.name: (handler.state, handler.wake_at, handler.next_run_at, handler.failures, handler.retry_at)
             for handler in reads.handlers(q, driver.workflow_id)
         },
         "events": {event.id: (event.message_id, event.status, event.title, event.payload) for event in events},

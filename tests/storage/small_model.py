@@ -180,8 +180,7 @@ def activate_script(s: State, op: ops.ActivateScript, now: int) -> None:
         for key, row in s[table].items():
             if key[0] == workflow_id:
                 row["declared"] = False
-                row.update({"consumer": None} if table == "topics" else {})
-                row.update({} if table == "topics" else UNTRIED)
+                row.update({"consumer": None} if table == "topics" else UNTRIED)
     for topic, reader in readers.items():
         known = s["topics"].get((workflow_id, topic), {"writes": 0})
         s["topics"][workflow_id, topic] = known | {"declared": True, "consumer": reader}
@@ -347,6 +346,13 @@ def writes(s: State, workflow_id: str, consumer: str) -> int:
 
 def seen_at_start(now: int, before: int | None) -> int:
     return now if before is None else min(before, now)
+
+
+def has_news(s: State, workflow_id: str, handler: str) -> bool:
+    """Something is pending for it, and something was written since it last looked in vain."""
+    mine = [key for key, row in s["topics"].items() if key[0] == workflow_id and row["consumer"] == handler]
+    pending = any(key[:2] in mine for key in where(s, "events", status="pending"))
+    return pending and s["handlers"][workflow_id, handler]["seen"] != writes(s, workflow_id, handler)
 
 
 def create_retry_run(s: State, op: ops.CreateRetryRun, now: int) -> None:

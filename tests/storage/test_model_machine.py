@@ -19,7 +19,7 @@ from hypothesis import HealthCheck, note, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
-from keep_storage import ExecutionModelManager, Rejected, Store, invariants
+from keep_storage import ExecutionModelManager, Rejected, Store, invariants, reads
 from keep_storage import operations as ops
 from keep_storage.manager import OPERATIONS
 from keep_storage.model import (
@@ -43,6 +43,7 @@ from keep_storage.model import (
 )
 from keep_storage.operations import HandlerSpec, Publish, Refused, Reserve, RunError, Together
 from tests.storage import small_model as small
+from tests.storage.due import check_agenda
 from tests.storage.world import WORKFLOW, World
 
 EXAMPLES = int(os.environ.get("KEEP_MACHINE_EXAMPLES", "80"))
@@ -163,6 +164,22 @@ class Duel:
             assert found[table] == rows, f"the library and the model disagree about {table}"
         broken = invariants.check(self.store.queries(), deep=True)
         assert not broken, "\n".join(map(str, broken))
+        self.is_in_the_snapshots(expected)
+        check_agenda(self.store.queries())
+
+    def is_in_the_snapshots(self, expected: State) -> None:
+        """What decides when something runs is read as the model knows it."""
+        for workflow_id, row in expected["workflows"].items():
+            snapshot = reads.snapshot(self.store.queries(), workflow_id)
+            assert snapshot, "what exists has a snapshot"
+            retry = row["pending_retry_run_id"]
+            assert snapshot.active_run_id == small.active_run(expected, workflow_id)
+            assert snapshot.open_session_id == small.open_session(expected, workflow_id)
+            assert snapshot.retry_handler == (expected["runs"][retry]["handler"] if retry else None)
+            declared = {key[1] for key in small.where(expected, "handlers", declared=True) if key[0] == workflow_id}
+            assert {view.name for view in snapshot.handlers} == declared
+            for view in snapshot.handlers:
+                assert view.has_news == small.has_news(expected, workflow_id, view.name), view
 
     def look(self) -> State:
         state: State = {
@@ -235,8 +252,7 @@ def noteworthy(operation: Operation, before: State, after: State) -> Iterator[st
         run = before["runs"][operation.run_id]
         yield f"committed after {run['mutation_outcome'] or 'no mutation'}"
         if not run["reserved_count"]:
-            key = run["workflow_id"], run["handler"]
-            news = small.writes(after, *key) != after["handlers"][key]["seen"]
+            news = small.has_news(after, run["workflow_id"], run["handler"])
             yield "committed an empty look, with news since" if news else "committed an empty look"
         if run["retry_of"]:
             yield "committed a retry"

@@ -1,0 +1,41 @@
+"""When a workflow has something to do, said a second time: from its snapshot, in the words of `docs/storage.md`."""
+
+from keep_storage import reads
+from keep_storage.ids import Millis
+from keep_storage.model import WorkflowStatus
+from keep_storage.reads import HandlerView, Snapshot
+from keep_storage.transaction import Queries
+
+
+def check_agenda(q: Queries) -> None:
+    """The agenda never leaves out a workflow that has something to do, and never says too late."""
+    agenda = {due.workflow_id: due.at for due in reads.agenda(q)}
+    for workflow in reads.workflows(q):
+        snapshot = reads.snapshot(q, workflow.id)
+        assert snapshot, "a workflow that is there has a snapshot"
+        first, said = first_work(snapshot), agenda.pop(workflow.id, None)
+        assert first is None or said is not None, f"left out: {snapshot}"
+        assert first is None or said is None or said <= first, f"too late, at {said}: {snapshot}"
+        assert said is None or _nothing_stops(snapshot), f"nothing of it may run: {snapshot}"
+    assert not agenda, "nobody knows these workflows"
+
+
+def first_work(snapshot: Snapshot) -> Millis | None:
+    """The earliest time at which there is something to do; none if there is nothing."""
+    if not _nothing_stops(snapshot):
+        return None
+    if snapshot.active_run_id or snapshot.open_session_id:
+        return 0
+    if snapshot.retry_handler:
+        return next(each.retry_at or 0 for each in snapshot.handlers if each.name == snapshot.retry_handler)
+    return min((at for each in snapshot.handlers for at in _times(each)), default=None)
+
+
+def _nothing_stops(snapshot: Snapshot) -> bool:
+    workflow = snapshot.workflow
+    return workflow.status is WorkflowStatus.ACTIVE and not workflow.error and not workflow.maintenance
+
+
+def _times(handler: HandlerView) -> list[Millis]:
+    wanted = [handler.next_run_at, handler.wake_at, 0 if handler.has_news else None]
+    return [max(at, handler.retry_at or 0) for at in wanted if at is not None]
