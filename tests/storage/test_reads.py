@@ -59,7 +59,7 @@ def test_a_snapshot_shows_the_workflow_and_its_declared_handlers_by_name(world: 
     assert found.workflow == world.workflow()
     assert [handler.name for handler in found.handlers] == ["digest", "file", "poll"]
     assert (found.active_run_id, found.open_session_id, found.retry_handler) == (None, None, None)
-    assert view(world, "poll") == HandlerView("poll", HandlerKind.PRODUCER, 0, None, None, 0, None, has_news=False)
+    assert view(world, "poll") == HandlerView("poll", HandlerKind.PRODUCER, 0, None, None, 0, 0, None, has_news=False)
 
 
 def test_a_draft_has_a_snapshot_without_handlers(world: World) -> None:
