@@ -1,7 +1,8 @@
 """An actor owns some state and processes its messages one at a time; everyone else holds a reference to it.
 
 An ask is always answered: by the actor, or, when it ends, by the kernel. The message in hand is then answered
-with `ActorDied`, those not yet taken with `ActorStopped`; what ended the actor leaves `run` for its owner.
+with `ActorDied`, those not yet taken with `ActorStopped`; what ended the actor leaves `run` for its owner. Under
+a supervisor the next incarnation takes over the mailbox, so those not yet taken are processed instead.
 """
 
 from abc import ABC, abstractmethod
@@ -26,6 +27,7 @@ class Actor(ABC, Generic[M]):
         self.mailbox: Mailbox[M] = Mailbox(name, mailbox_capacity)
         self._waiting: dict[int, Question[Any]] = {}
         self._started = False
+        self._supervised = False
 
     @property
     def ref(self) -> "ActorRef[M]":
@@ -47,24 +49,40 @@ class Actor(ABC, Generic[M]):
             while await self.mailbox.wait():
                 await self.receive(self.mailbox.take())
         except BaseException as error:
-            self._end(error)
+            if not self._supervised:
+                # A cancellation is meant for the task that got it; only a failure is handed on as a cause.
+                self._end(error if isinstance(error, Exception) else None)
             raise
-        self._end(None)
+        if not self._supervised:
+            self._end(None)
 
     def stop(self) -> None:
         """Accept nothing more; `run` returns after what is in the mailbox has been processed."""
         self.mailbox.close()
 
-    def _end(self, error: BaseException | None) -> None:
-        # A cancellation is meant for the task that got it; only a failure is handed on as a cause.
-        cause = error if isinstance(error, Exception) else None
+    def _supervise(self, predecessor: "Actor[M] | None") -> None:
+        """Leave it to the supervisor to answer who waits when this ends, and take over from a predecessor."""
+        self._supervised = True
+        if predecessor is not None:
+            # A reference leads to the mailbox through the actor it was made from, so those to either are valid.
+            told_in_init = self.mailbox.drain()
+            self.mailbox = predecessor.mailbox
+            self.mailbox.put_first(told_in_init)
+            self._waiting = predecessor._waiting
+
+    def _end(self, cause: Exception | None) -> None:
+        """Accept nothing more and answer everybody who waits."""
+        self._fail_taken(cause)
         self.mailbox.close()
         for message in self.mailbox.drain():
             if isinstance(message, Question):
                 _fail(message, ActorStopped(self.name), cause)
-        # Who still waits now has asked what was taken and not answered: in hand, or kept for a later turn.
-        for question in self._waiting.values():
-            if not question.is_answered:
+
+    def _fail_taken(self, cause: Exception | None) -> None:
+        """Answer who asked what was taken and not answered: in hand, or kept for a later turn."""
+        not_taken = {id(message) for message in self.mailbox}
+        for key, question in self._waiting.items():
+            if key not in not_taken and not question.is_answered:
                 _fail(question, ActorDied(self.name), cause)
 
 

@@ -1,7 +1,8 @@
 """What can go wrong between a sender and an actor, told apart by what the sender may do next.
 
 `MailboxFull` and `ActorStopped`: the message was not processed and may be sent again. `ActorDied` and
-`AskTimeout`: nobody knows; read what happened before sending it again.
+`AskTimeout`: nobody knows; read what happened before sending it again. `Escalated` is for the owner of a
+supervisor; no sender meets it.
 """
 
 
@@ -50,3 +51,15 @@ class AskTimeout(ActorError, TimeoutError):
         super().__init__(f"actor {actor!r} did not answer within {timeout_ms} ms; the message may still be processed")
         self.actor = actor
         self.timeout_ms = timeout_ms
+
+
+class Escalated(ActorError):
+    """A child crashed too often and nobody was there to give it up. All children of the supervisor have ended.
+
+    The last crash, or what was raised where crashes are handled, is the `__cause__`.
+    """
+
+    def __init__(self, supervisor: str, child: str) -> None:
+        super().__init__(f"supervisor {supervisor!r} has ended, because it could not go on with its child {child!r}")
+        self.supervisor = supervisor
+        self.child = child

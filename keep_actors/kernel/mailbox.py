@@ -5,6 +5,7 @@ wait may be cancelled at any point and no message is lost. Every call is made fr
 """
 
 from collections import deque
+from collections.abc import Iterator, Sequence
 from typing import Generic, TypeVar
 
 import anyio
@@ -29,6 +30,15 @@ class Mailbox(Generic[M]):
     def __len__(self) -> int:
         return len(self._messages)
 
+    def __iter__(self) -> Iterator[M]:
+        """What is inside, oldest first."""
+        return iter(self._messages)
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether it accepts nothing more."""
+        return self._closed
+
     def put(self, message: M) -> None:
         """Accept a message, or raise `MailboxFull` or `ActorStopped`."""
         if self._closed:
@@ -37,6 +47,12 @@ class Mailbox(Generic[M]):
             raise MailboxFull(self._actor, self._capacity)
         self._messages.append(message)
         if self._arrival is not None:
+            self._wake()
+
+    def put_first(self, messages: Sequence[M]) -> None:
+        """Put messages before all others, in their order. They are accepted even if it is full or closed."""
+        self._messages.extendleft(reversed(messages))
+        if messages:
             self._wake()
 
     async def wait(self) -> bool:
