@@ -7,7 +7,7 @@ import pytest
 from keep_actors.sandbox_pool import SandboxPool
 from keep_sandbox import Code, Consumer, Declaration, Inspection, Limits, Place, Schedule, Scheduled
 from keep_sandbox.inspect import inspect
-from tests.sandbox.world import needs_jail
+from tests.sandbox.world import needs_jail, prepare_script
 
 EXAMPLE = """\
 export default Keep.workflow({
