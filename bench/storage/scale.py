@@ -30,8 +30,8 @@ GOAL_RATIO: Final = 2.0
 
 FILL: Final = """
 INSERT INTO events (
-    id, topic_id, message_id, title, payload, status, attempt, created_by_run_id, created_at, updated_at)
-VALUES (?, 1, ?, ?, ?, ?, 1, NULL, ?, ?)
+    id, topic_id, message_id, title, payload, status, attempt, created_by_run_id, caused, created_at, updated_at)
+VALUES (?, 1, ?, ?, ?, ?, 1, NULL, 0, ?, ?)
 """
 """The columns of `publish_event`."""
 
