@@ -61,7 +61,7 @@ class Supervisor:
         try:
             async with anyio.create_task_group() as self._tasks:
                 try:
-                    for child in self._children:
+                    for child in list(self._children):
                         self._start_task(child)
                     task_status.started()
                     await self._stopping.wait()
@@ -102,7 +102,7 @@ class Supervisor:
         Those that are not done after `grace_ms` are cancelled. Not for a child to call: it would wait for itself.
         """
         self._stopping.set()
-        for child in self._children:
+        for child in list(self._children):
             child.stop()
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._cancel_at, self.time.now() + grace_ms)
@@ -149,7 +149,7 @@ class Supervisor:
 
     def _end(self) -> None:
         self._stopping.set()
-        for child in self._children:
+        for child in list(self._children):
             child.end(None)
         self._children.clear()
         self._ended.set()
