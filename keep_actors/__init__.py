@@ -1,15 +1,21 @@
-"""Supervised actors that run untrusted automations and never lose, repeat or guess a side effect."""
+"""Supervised actors that run untrusted automations and never lose, repeat or guess a side effect.
 
-from importlib.metadata import version
+What is named here is imported when it is first used: a command line that only prints its version, or a connector's
+module that only wants `Connector`, does not load a runtime.
+"""
 
-from keep_actors.connectors import Connector, MutationCall, ReadCall, mutation, read
-from keep_actors.deployment import DeployRefused
-from keep_actors.keep import Deployed, Keep
-from keep_actors.policy import Backoff, Policy
-from keep_actors.runtime import open  # noqa: A004  # `keep_actors.open(...)` is how it is called
-from keep_storage.errors import Reason, Rejected
+from importlib import import_module
+from typing import TYPE_CHECKING
 
-__version__ = version("keep-actors")
+if TYPE_CHECKING:
+    from keep_actors.connectors import Connector, MutationCall, ReadCall, mutation, read
+    from keep_actors.deployment import DeployRefused
+    from keep_actors.keep import Deployed, Keep
+    from keep_actors.policy import Backoff, Policy
+    from keep_actors.runtime import open  # noqa: A004  # `keep_actors.open(...)` is how it is called
+    from keep_storage.errors import Reason, Rejected
+
+    __version__: str
 
 __all__ = [
     "Backoff",
@@ -26,3 +32,38 @@ __all__ = [
     "open",
     "read",
 ]
+
+_HOME = {
+    "Backoff": "keep_actors.policy",
+    "Connector": "keep_actors.connectors",
+    "DeployRefused": "keep_actors.deployment",
+    "Deployed": "keep_actors.keep",
+    "Keep": "keep_actors.keep",
+    "MutationCall": "keep_actors.connectors",
+    "Policy": "keep_actors.policy",
+    "ReadCall": "keep_actors.connectors",
+    "Reason": "keep_storage.errors",
+    "Rejected": "keep_storage.errors",
+    "mutation": "keep_actors.connectors",
+    "open": "keep_actors.runtime",
+    "read": "keep_actors.connectors",
+}
+assert set(_HOME) == set(__all__), "every public name has its home"
+
+
+if not TYPE_CHECKING:  # a type checker would believe that every name is there
+
+    def __getattr__(name: str) -> object:
+        if name == "__version__":
+            value: object = import_module("importlib.metadata").version("keep-actors")
+        elif name in _HOME:
+            value = getattr(import_module(_HOME[name]), name)
+        else:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        # Found here from now on, without coming back.
+        globals()[name] = value
+        return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__, "__version__"})

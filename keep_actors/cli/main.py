@@ -1,24 +1,39 @@
-"""The command `keep`. Exit codes: 0 all is well, 1 something is wrong with what was asked about, 2 wrong usage."""
+"""The command `keep`. Exit codes: 0 all is well, 1 something is wrong with what was asked about, 2 wrong usage.
+
+A command imports what it needs when it is called: `keep --version` loads no runtime and no database.
+"""
 
 import sys
+from importlib import import_module
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
-import msgspec
 
-import keep_actors
-from keep_actors.cli.run import run
-from keep_storage import doctor as storage_doctor
-from keep_storage.doctor import Report
+if TYPE_CHECKING:
+    from keep_storage.doctor import Report
+
+_ELSEWHERE = {"run": "keep_actors.cli.run"}
+"""Commands that live in a module of their own, each under its own name."""
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(keep_actors.__version__, prog_name="keep")
+class _Commands(click.Group):
+    """Those of this module, and those that are imported when they are asked for."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted({*super().list_commands(ctx), *_ELSEWHERE})
+
+    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
+        if name not in _ELSEWHERE:
+            return super().get_command(ctx, name)
+        command: click.Command = getattr(import_module(_ELSEWHERE[name]), name)
+        return command
+
+
+@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="keep-actors", prog_name="keep")
 def main() -> None:
     """Runs automations that never lose, repeat or guess a side effect."""
-
-
-main.add_command(run)
 
 
 @main.command()
@@ -31,16 +46,20 @@ def doctor(file: Path, as_json: bool) -> None:
     """
     if sys.stderr.isatty():
         click.echo(f"Checking {file} …", err=True)
-    report = storage_doctor.examine(file)
-    click.echo(msgspec.json.encode(_as_object(report)).decode() if as_json else _as_text(report))
+    from keep_storage.doctor import examine
+
+    report = examine(file)
+    click.echo(_as_json(report) if as_json else _as_text(report))
     sys.exit(0 if report.is_healthy else 1)
 
 
-def _as_object(report: Report) -> dict[str, object]:
-    return {**msgspec.structs.asdict(report), "healthy": report.is_healthy}
+def _as_json(report: "Report") -> str:
+    import msgspec
+
+    return msgspec.json.encode({**msgspec.structs.asdict(report), "healthy": report.is_healthy}).decode()
 
 
-def _as_text(report: Report) -> str:
+def _as_text(report: "Report") -> str:
     known = "unknown" if report.schema_version is None else str(report.schema_version)
     behind = report.schema_version is not None and 0 < report.schema_version < report.newest_schema_version
     older = f" (this library writes {report.newest_schema_version}; the next start migrates it)" if behind else ""

@@ -1,25 +1,42 @@
-"""`keep run`: a runtime in a shell. Deploys scripts, shows what happens, ends in order on Ctrl-C."""
+"""`keep run`: a runtime in a shell. Deploys scripts, shows the journal as it is written, ends in order when told to."""
 
 import signal
 import sys
 from collections.abc import Callable
+from contextlib import aclosing
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any, Final
 
 import anyio
 import click
 import msgspec
 
 import keep_actors
-from keep_actors.connectors import Connector, ConnectorLoadError, discover, load
+from keep_actors.connectors import Connector, ConnectorDefinitionError, ConnectorLoadError, discover, load
 from keep_actors.deployment import DeployRefused
 from keep_actors.keep import Keep
+from keep_actors.kernel import ActorError
 from keep_actors.sandbox_pool import SandboxUnavailable
+from keep_actors.sandbox_pool.pool import PoolMode
+from keep_sandbox import EngineUnsuitable, JailUnavailable
+from keep_storage import Store, reads
 from keep_storage.errors import Rejected, StorageError
-from keep_storage.model import JournalEntry
+from keep_storage.ids import Millis
+from keep_storage.model import JournalEntry, WorkflowStatus
+
+_REFUSALS: Final = (DeployRefused, Rejected, StorageError, SandboxUnavailable, JailUnavailable, EngineUnsuitable)
+"""What is no bug: its text says what is wrong and what to do."""
+
+_PAGE: Final = 1_000
+
+
+class _Ended(Exception):
+    """It could not go on. The text is for people."""
 
 
 @click.command()
-@click.argument("files", nargs=-1, type=click.Path(exists=True, dir_okay=False, path_type=Path), metavar="FILE.js…")
+@click.argument("files", nargs=-1, type=click.Path(exists=True, dir_okay=False, path_type=Path), metavar="[FILE.js]...")
 @click.option("--db", type=click.Path(dir_okay=False, path_type=Path), required=True, help="The database file.")
 @click.option(
     "--connectors",
@@ -47,11 +64,15 @@ def run(
     timezone: str,
     once: bool,
     as_json: bool,
-    sandbox: str,
+    sandbox: PoolMode,
 ) -> None:
-    """Deploy scripts into a database and run them, with everything that is in it already.
+    """Deploy scripts into a database and run what is in it.
 
-    Ctrl-C ends it in order: runs under way come to their end, for up to ten seconds.
+    What happens is written to the standard output, a line for each entry of the journal, beginning with what is
+    recovered of a process that died. Everything else is written to the standard error.
+
+    Ctrl-C (or SIGTERM) ends it in order: runs under way come to their end, for up to ten seconds. A second one ends
+    it at once, as a crash would; the next start settles what was cut off.
 
     \b
     keep run mail_to_sheets.js --db keep.db --connectors examples.connectors:demo
@@ -61,78 +82,170 @@ def run(
     Exits with 0; with 1 when a script was refused, the file cannot be used, or (with --once) a workflow waits for a
     person; with 2 for a wrong use of this command.
     """
+    scripts = [(file, _source(file)) for file in files]
+    if not scripts and not db.exists():
+        raise click.UsageError(f"There is no {db} yet. Name a script to deploy: keep run FILE.js --db {db}")
+    # As `python -m` does it: what lies in the folder that one is in can be imported.
     sys.path.insert(0, "")
     show = _as_json if as_json else _as_text
     try:
         connectors = [each for spec in specs for each in load(spec)] + (discover() if discovered else [])
-    except ConnectorLoadError as error:
+        waiting = anyio.run(_run, scripts, db, connectors, timezone, once, show, sandbox)
+    except (ConnectorLoadError, ConnectorDefinitionError) as error:
         raise click.UsageError(str(error)) from None
-    try:
-        waiting = anyio.run(_run, files, db, connectors, timezone, once, show, sandbox)
-    except (DeployRefused, Rejected, StorageError, SandboxUnavailable) as error:
-        raise click.ClickException(str(error)) from None
+    except (_Ended, *_REFUSALS) as error:
+        raise click.ClickException("\n".join(map(_plain, str(error).splitlines()))) from None
     for words in waiting:
-        click.echo(words, err=True)
+        click.echo(_plain(words), err=True)
     sys.exit(1 if waiting else 0)
 
 
+def _source(file: Path) -> str:
+    try:
+        return file.read_text("utf-8")
+    except UnicodeDecodeError as error:
+        raise click.UsageError(f"{file} is not a script: it is no UTF-8 text ({error.reason}).") from None
+    except OSError as error:
+        raise click.UsageError(f"{file} cannot be read: {error.strerror}.") from None
+
+
 async def _run(
-    files: tuple[Path, ...],
+    scripts: list[tuple[Path, str]],
     db: Path,
     connectors: list[Connector],
     timezone: str,
     once: bool,
     show: Callable[[JournalEntry], str],
-    sandbox: str,
+    sandbox: PoolMode,
 ) -> list[str]:
     """Run until told to end. Returns what waits for a person, if this was to be done `once`."""
-    async with (
-        keep_actors.open(db, connectors=connectors, sandbox=sandbox) as keep,  # type: ignore[arg-type]  # a choice
-        anyio.create_task_group() as tasks,
-    ):
-        await tasks.start(_show_journal, keep, show)
-        for file in files:
-            try:
-                deployed = await keep.deploy(file.read_text("utf-8"), timezone=timezone)
-            except DeployRefused as error:
-                tasks.cancel_scope.cancel()
-                raise click.ClickException(f"{file}: {error}") from None
-            click.echo(f"{file}: {deployed.name} {deployed.version} ({deployed.workflow_id})", err=True)
-        if once:
-            await keep.wait_idle()
-        else:
-            await _told_to_end()
-        waiting = await _waiting(keep) if once else []
+    journal = _Journal(db, show)
+    waiting: list[str] = []
+    failure: Exception | None = None
+    work = anyio.CancelScope()
+    # The tasks are outside: what happens while the runtime comes to its end is shown too.
+    async with anyio.create_task_group() as tasks:
+        await tasks.start(_listen, work)
+        try:
+            async with keep_actors.open(db, connectors=connectors, sandbox=sandbox) as keep:
+                tasks.start_soon(journal.follow, keep, work)
+                with work:
+                    await _deploy(keep, scripts, timezone)
+                    await _say_what_runs(keep, db)
+                    await (keep.wait_idle() if once else anyio.sleep_forever())
+                waiting = await _waiting(keep) if once else []
+        except (_Ended, click.UsageError, ConnectorDefinitionError, *_REFUSALS) as error:
+            # Not from inside the task group: people are not shown groups of exceptions.
+            failure = error
         tasks.cancel_scope.cancel()
-        return waiting
-    raise AssertionError("the block returns or raises")
+    failure = failure or journal.broken
+    if not isinstance(failure, StorageError | BrokenPipeError):
+        journal.show_rest()
+    if failure is not None:
+        raise failure
+    return waiting
 
 
-async def _show_journal(
-    keep: Keep, show: Callable[[JournalEntry], str], *, task_status: anyio.abc.TaskStatus[None]
-) -> None:
-    entries = keep.watch()
-    task_status.started()
-    async for entry in entries:
-        click.echo(show(entry))
-
-
-async def _told_to_end() -> None:
+async def _listen(work: anyio.CancelScope, *, task_status: anyio.abc.TaskStatus[None]) -> None:
+    """Let the first signal end the work, and the second one the process."""
     with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+        task_status.started()
         async for _ in signals:
-            click.echo("Ending: runs under way come to their end …", err=True)
-            return
+            break
+    for each in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(each, signal.SIG_DFL)
+    click.echo("Ending: runs under way come to their end …", err=True)
+    work.cancel()
+
+
+async def _deploy(keep: Keep, scripts: list[tuple[Path, str]], timezone: str) -> None:
+    for file, source in scripts:
+        try:
+            deployed = await keep.deploy(source, timezone=timezone)
+        except (DeployRefused, Rejected) as error:
+            raise _Ended(f"{file}: {error}") from None
+        click.echo(_plain(f"{file}: {deployed.name} {deployed.version} ({deployed.workflow_id})"), err=True)
+
+
+async def _say_what_runs(keep: Keep, db: Path) -> None:
+    workflows = await keep.workflows()
+    if not workflows:
+        raise click.UsageError(f"No workflow is in {db} yet. Name a script to deploy: keep run FILE.js --db {db}")
+    names = [each.name for each in workflows if each.status is WorkflowStatus.ACTIVE]
+    click.echo(_plain(f"Running {', '.join(names) or 'nothing: no workflow is active'}. Ctrl-C ends it."), err=True)
 
 
 async def _waiting(keep: Keep) -> list[str]:
-    found = [each for each in await keep.workflows() if each.error or each.maintenance]
-    return [f"{each.name}: {each.error or 'the script failed; deploy a repaired one'}" for each in found]
+    """Why a person is needed, a line for each workflow that needs one."""
+    lines: list[str] = []
+    for each in await keep.workflows():
+        if each.status is WorkflowStatus.ARCHIVED:
+            continue
+        if each.maintenance and each.maintenance_run_id is not None:
+            explained = await keep.explain(each.maintenance_run_id)
+            lines.append(f"{each.name}: {explained.why} Deploy a repaired script.")
+        elif each.error:
+            lines.append(f"{each.name}: {each.error}")
+    return lines
+
+
+class _Journal:
+    """What is shown of the journal: everything after its end as it was before this process began."""
+
+    def __init__(self, db: Path, show: Callable[[JournalEntry], str]) -> None:
+        self._db = db
+        self._show = show
+        self.broken: BrokenPipeError | None = None
+        """Nobody reads it any more."""
+        with Store.open(db) as store:
+            self._seen = reads.journal_end(store.queries())
+
+    async def follow(self, keep: Keep, work: anyio.CancelScope) -> None:
+        """Show what is written as it is written. If nobody reads it any more, that is the end of the work."""
+        try:
+            async with aclosing(keep.watch(after=self._seen)) as entries:
+                async for entry in entries:
+                    self._echo(entry)
+        except BrokenPipeError as error:
+            self.broken = error
+            work.cancel()
+        except ActorError:
+            # The runtime ended in the middle of a look. What was not seen is in the file.
+            pass
+
+    def show_rest(self) -> None:
+        """Show what was written at the very end, from the file."""
+        with Store.open(self._db) as store:
+            while entries := reads.journal(store.queries(), after=self._seen, limit=_PAGE):
+                for entry in entries:
+                    self._echo(entry)
+
+    def _echo(self, entry: JournalEntry) -> None:
+        click.echo(self._show(entry))
+        self._seen = entry.seq
 
 
 def _as_text(entry: JournalEntry) -> str:
-    changed = ", ".join(f"{name} {value}" for name, value in msgspec.json.decode(entry.changed).items())
-    why = f"  {entry.why}" if entry.why else ""
-    return f"{entry.seq:>6}  {entry.operation:<26} {entry.run_id or entry.workflow_id or '':<33} {changed}{why}"
+    changed = msgspec.json.decode(entry.changed)
+    words = ", ".join(f"{name} {_word(name, value)}" for name, value in changed.items() if value not in (None, ""))
+    why = f": {entry.why}" if entry.why else ""
+    whom = entry.run_id or entry.workflow_id or ""
+    return _plain(f"{_clock(entry.at)} {entry.seq:>6}  {entry.operation:<26} {whom:<32} {words}{why}")
+
+
+def _plain(text: str) -> str:
+    """One line, and nothing that a terminal would obey: what a script threw is in it."""
+    return "".join(each if each.isprintable() else " " for each in text)
+
+
+def _word(name: str, value: Any) -> str:
+    if isinstance(value, list):
+        return " → ".join(str(each) if each != "" else "none" for each in value)
+    return _clock(value) if name in ("due", "wake_at") else str(value)
+
+
+def _clock(at: Millis) -> str:
+    return datetime.fromtimestamp(at / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def _as_json(entry: JournalEntry) -> str:
