@@ -1,0 +1,68 @@
+"""A model's answer, read strictly. It is untrusted: what is not exactly what was asked for is no proposal.
+
+Only the words of the answer decide: a line inside the script never counts as one about it.
+"""
+
+import re
+from typing import Final
+
+from keep_actors.maintenance.evidence import legible
+from keep_actors.maintenance.task import Impact, Proposal, RepairFailed
+from keep_sandbox.limits import DEFAULT_LIMITS
+
+_LANGUAGES: Final = ("js", "javascript")
+_OPENING: Final = re.compile(r"(`{3,})[ \t]*([^`]*)")
+_CLOSING: Final = re.compile(r"(`{3,})\s*")
+_IMPACT: Final = re.compile(r"\s*impact\s*:\s*(.*?)\s*", re.IGNORECASE)
+_NOTE_CHARS_MAX: Final = 2_000
+
+
+def proposal_of(answer: str) -> Proposal:
+    """The script in it. Raises `RepairFailed` with what was wrong."""
+    prose, blocks = _parts(answer)
+    if not blocks:
+        raise RepairFailed("The answer has no ```js block with the script.")
+    if len(blocks) > 1:
+        raise RepairFailed(f"The answer has {len(blocks)} fenced blocks; exactly one was asked for.")
+    [(language, source)] = blocks
+    if language not in _LANGUAGES:
+        raise RepairFailed(f"The block of the answer is marked {legible(language, 20)!r}, not js.")
+    if not source.strip():
+        raise RepairFailed("The ```js block of the answer is empty.")
+    size, lines = len(source.encode("utf-8", "surrogatepass")), source.count("\n") + 1
+    if size > DEFAULT_LIMITS.script_bytes or lines > DEFAULT_LIMITS.script_lines:
+        raise RepairFailed(
+            f"The script of the answer has {size} bytes in {lines} lines; "
+            f"{DEFAULT_LIMITS.script_bytes} and {DEFAULT_LIMITS.script_lines} are the most."
+        )
+    note = "\n".join(line for line in prose if not _IMPACT.fullmatch(line)).strip()
+    return Proposal(source, _impact(prose), legible(note, _NOTE_CHARS_MAX))
+
+
+def _parts(answer: str) -> tuple[list[str], list[tuple[str, str]]]:
+    """The lines outside fences, and the blocks: language and content."""
+    prose: list[str] = []
+    blocks: list[tuple[str, str]] = []
+    block: list[str] = []
+    fence, language = "", ""
+    # Not `splitlines`: it would break a script at characters that are no ends of lines in it.
+    for line in answer.split("\n"):
+        if not fence:
+            if (opening := _OPENING.fullmatch(line)) is None:
+                prose.append(line)
+                continue
+            fence, language, block = opening[1], opening[2].strip().lower(), []
+        elif (closing := _CLOSING.fullmatch(line)) is not None and len(closing[1]) >= len(fence):
+            blocks.append((language, "".join(f"{each}\n" for each in block)))
+            fence = ""
+        else:
+            block.append(line)
+    if fence:
+        raise RepairFailed("The answer breaks off: its last fenced block has no end.")
+    return prose, blocks
+
+
+def _impact(prose: list[str]) -> Impact:
+    """What it says, if it says it once and in the words asked for. Anything else is for a person to look at."""
+    said = [found[1] for line in prose if (found := _IMPACT.fullmatch(line)) is not None]
+    return "safe" if said == ["safe"] else "potentially_impactful"

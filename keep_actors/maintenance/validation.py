@@ -1,0 +1,158 @@
+"""What speaks against a repaired script. Pure: two declarations go in, sentences to act on come out.
+
+A repair mends code. What a workflow is called, when it runs, what it listens to, where it publishes and what it was
+granted are the same before and after; to change them is a person's deploy. The static list of used methods misses
+computed names: it is advice, and no boundary.
+"""
+
+from collections.abc import Collection, Iterable, Iterator
+from typing import Final
+
+from keep_actors.maintenance.evidence import legible
+from keep_sandbox.declaration import PROBLEMS_SHOWN_MAX, Consumer, Declaration, Inspection, Problem, Schedule, Scheduled
+from keep_sandbox.outcomes import Place
+
+_KINDS: Final = {"producers": "a producer", "consumers": "a consumer", "jobs": "a job"}
+_NAME_CHARS_MAX: Final = 100
+_NAMES_SHOWN_MAX: Final = 20
+
+
+def problems_of(
+    old: Declaration, new: Inspection, allowed_methods: Collection[str], *, old_source: str, new_source: str
+) -> list[str]:
+    """Why the new script may not become the next minor version; empty if it may."""
+    found = list(_problems(old, new, allowed_methods, old_source, new_source))
+    hidden = len(found) - PROBLEMS_SHOWN_MAX
+    return (
+        found
+        if hidden <= 0
+        else [*found[:PROBLEMS_SHOWN_MAX], f"There are {hidden} more problem(s); mend these first."]
+    )
+
+
+def _problems(
+    old: Declaration, new: Inspection, allowed_methods: Collection[str], old_source: str, new_source: str
+) -> Iterator[str]:
+    if _normal(old_source) == _normal(new_source):
+        yield "The script is the same as before; change what made it fail."
+    yield from map(_sentence, new.problems)
+    if new.problem_count > len(new.problems):
+        yield f"Inspection found {new.problem_count - len(new.problems)} more problem(s); mend the ones above first."
+    if new.declaration is None:
+        if not new.problems:
+            yield "The script does not load; it must `export default Keep.workflow({...})`."
+        return
+    yield from _changes(old, new.declaration)
+    only = f"use only {_listed(sorted(allowed_methods))}" if allowed_methods else "it was granted none, so use none"
+    for use in new.uses:
+        if use.name not in allowed_methods:
+            yield (
+                f"At {_at(use.place)}, {_cut(use.handler)} uses `ctx.{_cut(use.name)}`, which this workflow was not "
+                f"granted; {only}."
+            )
+
+
+def _normal(source: str) -> str:
+    """Without what an editor, or a model's answer, does to the ends of lines."""
+    return "\n".join(line.rstrip() for line in source.strip().split("\n"))
+
+
+def _sentence(problem: Problem) -> str:
+    where = f"At {_at(problem.place)}: " if problem.place is not None else ""
+    return f"{where}{problem.message.rstrip('.')} ({problem.code}); {problem.hint.rstrip('.')}."
+
+
+def _changes(old: Declaration, new: Declaration) -> Iterator[str]:
+    if new.name != old.name:
+        yield f"The name is {_quoted(new.name)} now; keep `name: {_quoted(old.name)}`."
+    if gone := _without(old.topics, new.topics):
+        yield f"The topics no longer have {_listed(gone)}; declare them again."
+    if added := _without(new.topics, old.topics):
+        yield f"The topics also have {_listed(added)} now; remove them, since a repair adds no topics."
+    yield from _handlers_changed(old, new)
+    for name, consumer in old.consumers.items():
+        if name in new.consumers:
+            yield from _consumer_changed(f"consumers.{_cut(name)}", consumer, new.consumers[name], new.topics)
+    for group, before, after in (("producers", old.producers, new.producers), ("jobs", old.jobs, new.jobs)):
+        for name, scheduled in before.items():
+            if name in after:
+                yield from _scheduled_changed(f"{group}.{_cut(name)}", scheduled, after[name], new.topics)
+
+
+def _handlers_changed(old: Declaration, new: Declaration) -> Iterator[str]:
+    """A handler's name is the key of its state."""
+    before, after = _handlers(old), _handlers(new)
+    replaced: set[tuple[str, str]] = set()
+    for group, name in before:
+        if (group, name) in after:
+            continue
+        elsewhere = [(other, name) for other in _KINDS if (other, name) in after and (other, name) not in before]
+        replaced.update(elsewhere)
+        if elsewhere:
+            yield (
+                f"{_quoted(name)} is {_KINDS[elsewhere[0][0]]} now and was {_KINDS[group]}; move it back to `{group}`."
+            )
+        else:
+            yield f"{group}.{_cut(name)} is missing; a repair keeps every handler."
+    for group, name in after:
+        if (group, name) not in before and (group, name) not in replaced:
+            yield f"{group}.{_cut(name)} is new; remove it, since a repair adds no handlers."
+
+
+def _handlers(declaration: Declaration) -> list[tuple[str, str]]:
+    return [
+        *(("producers", name) for name in declaration.producers),
+        *(("consumers", name) for name in declaration.consumers),
+        *(("jobs", name) for name in declaration.jobs),
+    ]
+
+
+def _consumer_changed(handler: str, old: Consumer, new: Consumer, topics: list[str]) -> Iterator[str]:
+    if set(new.subscribe) != set(old.subscribe):
+        yield f"{handler} subscribes to {_listed(new.subscribe)} now; keep `subscribe` at {_listed(old.subscribe)}."
+    yield from _publishes_widened(handler, old.publishes, new.publishes, topics)
+    for phase in ("mutate", "next"):
+        if getattr(old, phase) and not getattr(new, phase):
+            yield f"{handler} has no `{phase}` any more; a repair keeps every phase."
+
+
+def _scheduled_changed(handler: str, old: Scheduled, new: Scheduled, topics: list[str]) -> Iterator[str]:
+    if new.schedule != old.schedule:
+        yield f"The schedule of {handler} is {_when(new.schedule)} now; keep it at {_when(old.schedule)}."
+    yield from _publishes_widened(handler, old.publishes, new.publishes, topics)
+
+
+def _publishes_widened(handler: str, old: list[str] | None, new: list[str] | None, topics: list[str]) -> Iterator[str]:
+    if old is None:
+        return  # it may publish to every topic, and there are no more of them than before
+    if added := _without(topics if new is None else new, old):
+        what = "has no `publishes` any more, so it may also publish" if new is None else "may also publish"
+        yield f"{handler} {what} to {_listed(added)}; keep `publishes` at {_listed(old)}."
+
+
+def _when(schedule: Schedule | None) -> str:
+    if schedule is None:
+        return "the default one"
+    return f'`{{cron: "{schedule.cron}"}}`' if schedule.cron is not None else f'`{{interval: "{schedule.interval}"}}`'
+
+
+def _without(names: Iterable[str], others: Collection[str]) -> list[str]:
+    return sorted({name for name in names if name not in others})
+
+
+def _listed(names: Collection[str]) -> str:
+    """Names that an untrusted script may have chosen: quoted, and not too many of them."""
+    shown = [_quoted(name) for name in list(names)[:_NAMES_SHOWN_MAX]]
+    return ", ".join([*shown, *(["…"] if len(names) > _NAMES_SHOWN_MAX else [])]) or "none"
+
+
+def _quoted(name: str | None) -> str:
+    return "missing" if name is None else f'"{_cut(name)}"'
+
+
+def _cut(name: str) -> str:
+    return legible(name, _NAME_CHARS_MAX, keep="")
+
+
+def _at(place: Place) -> str:
+    return f"{place.line}:{place.column}"

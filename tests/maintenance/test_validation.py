@@ -1,0 +1,220 @@
+"""What speaks against a repaired script: one case for each sentence."""
+
+import functools
+
+import msgspec
+import pytest
+
+from keep_actors.maintenance import problems_of
+from keep_sandbox.declaration import PROBLEMS_SHOWN_MAX, Declaration, Inspection
+from keep_sandbox.inspect import inspect
+from tests.maintenance.world import GRANTED, METHODS, REPAIRED, SCRIPT
+
+KINDS = {name: method.kind for name, method in METHODS.items()}
+
+
+@functools.cache
+def inspected(source: str) -> Inspection:
+    return inspect(source, KINDS)
+
+
+def declaration_of(source: str) -> Declaration:
+    inspection = inspected(source)
+    assert inspection.problems == []
+    assert inspection.declaration is not None
+    return inspection.declaration
+
+
+OLD = declaration_of(SCRIPT)
+
+
+def problems(new_source: str, old_source: str = SCRIPT) -> list[str]:
+    old = declaration_of(old_source)
+    return problems_of(old, inspected(new_source), GRANTED, old_source=old_source, new_source=new_source)
+
+
+def changed(*replacements: tuple[str, str], source: str = REPAIRED) -> str:
+    for before, after in replacements:
+        assert source.count(before) == 1, f"{before!r} says where the change is"
+        source = source.replace(before, after)
+    return source
+
+
+def test_a_changed_body_of_a_handler_is_a_repair() -> None:
+    assert problems(REPAIRED) == []
+
+
+@pytest.mark.parametrize(
+    "same", [SCRIPT, SCRIPT.replace("\n", "\r\n"), f"\n{SCRIPT}\n\n", SCRIPT.replace(",\n", ",  \n")]
+)
+def test_the_same_script_again_is_no_repair(same: str) -> None:
+    assert problems(same) == ["The script is the same as before; change what made it fail."]
+
+
+CASES = {
+    "does not load": (
+        [("export default Keep.workflow({", "export default Keep.workflow({{")],
+        "At 1:31: SyntaxError: invalid property name (load-error); "
+        "the script must load by itself: `export default Keep.workflow({...})`.",
+    ),
+    "has a problem with a place": (
+        [("if (!mail) return", "fetch(1); if (!mail) return")],
+        "At 21:9: `fetch` does not exist here (global-unknown); the world is reached through `ctx` alone.",
+    ),
+    "another name": (
+        [('name: "mail to sheet"', 'name: "mail to \\n sheet"')],
+        'The name is "mail to \\n sheet" now; keep `name: "mail to sheet"`.',
+    ),
+    "a topic added": (
+        [("spare: {} }", "spare: {}, more: {} }")],
+        'The topics also have "more" now; remove them, since a repair adds no topics.',
+    ),
+    "a handler added": (
+        [("  jobs: {", "  jobs: {\n    extra: async (ctx) => {},")],
+        "jobs.extra is new; remove it, since a repair adds no handlers.",
+    ),
+    "a handler renamed away": (
+        [("digest: {", "summary: {")],
+        "jobs.digest is missing; a repair keeps every handler.",
+    ),
+    "subscribes to more": (
+        [('subscribe: ["mail"]', 'subscribe: ["mail", "spare"]')],
+        'consumers.file subscribes to "mail", "spare" now; keep `subscribe` at "mail".',
+    ),
+    "subscribes to something else": (
+        [('subscribe: ["mail"]', 'subscribe: ["spare"]'), ('ctx.peek("mail")', 'ctx.peek("spare")')],
+        'consumers.file subscribes to "spare" now; keep `subscribe` at "mail".',
+    ),
+    "a consumer publishes to more": (
+        [('publishes: ["row"]', 'publishes: ["row", "spare"]')],
+        'consumers.file may also publish to "spare"; keep `publishes` at "row".',
+    ),
+    "a consumer publishes everywhere": (
+        [('      publishes: ["row"],\n', "")],
+        'consumers.file has no `publishes` any more, so it may also publish to "mail", "spare"; '
+        'keep `publishes` at "row".',
+    ),
+    "a producer publishes to more": (
+        [('publishes: ["mail"]', 'publishes: ["mail", "row"]')],
+        'producers.poll may also publish to "row"; keep `publishes` at "mail".',
+    ),
+    "no mutate": (
+        [("async mutate(", "async mutates(")],
+        "consumers.file has no `mutate` any more; a repair keeps every phase.",
+    ),
+    "no next": (
+        [("async next(", "async nexts(")],
+        "consumers.file has no `next` any more; a repair keeps every phase.",
+    ),
+    "another interval": (
+        [('interval: "5m"', 'interval: "1m"')],
+        'The schedule of producers.poll is `{interval: "1m"}` now; keep it at `{interval: "5m"}`.',
+    ),
+    "another kind of schedule": (
+        [('cron: "0 9 * * 1"', 'interval: "7d"')],
+        'The schedule of jobs.digest is `{interval: "7d"}` now; keep it at `{cron: "0 9 * * 1"}`.',
+    ),
+    "no schedule": (
+        [('      schedule: { cron: "0 9 * * 1" },\n', "")],
+        'The schedule of jobs.digest is the default one now; keep it at `{cron: "0 9 * * 1"}`.',
+    ),
+    "a method that exists and was not granted": (
+        [("await ctx.sheets.appendRow({", "await ctx.gmail.send({")],
+        "At 25:15, consumers.file.mutate uses `ctx.gmail.send`, which this workflow was not granted; "
+        'use only "gmail.search", "sheets.appendRow".',
+    ),
+    "a method that does not exist": (
+        [('ctx.gmail.search({ query: "invoice" })', "ctx.gmail.list({})")],
+        "At 9:34, producers.poll uses `ctx.gmail.list`, which this workflow was not granted; "
+        'use only "gmail.search", "sheets.appendRow".',
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_repair_that_changes_more_than_code_is_told_so(case: str) -> None:
+    replacements, sentence = CASES[case]
+    assert sentence in problems(changed(*replacements))
+
+
+def test_a_topic_that_is_gone_is_asked_for() -> None:
+    gone = changed(("spare: {} }", "}"), ('ctx.publish("spare"', 'ctx.publish("row"'))
+    assert problems(gone) == ['The topics no longer have "spare"; declare them again.']
+
+
+def test_a_handler_that_is_gone_is_asked_for() -> None:
+    start = REPAIRED.index("  jobs: {")
+    assert problems(REPAIRED[:start] + "});\n") == ["jobs.digest is missing; a repair keeps every handler."]
+
+
+def test_a_handler_of_another_kind_is_one_problem_and_not_two() -> None:
+    start = REPAIRED.index("  jobs: {")
+    job = REPAIRED[start:].removeprefix("  jobs: {\n").removesuffix("  },\n});\n")
+    moved = REPAIRED[:start].replace("  producers: {\n", f"  producers: {{\n{job}") + "});\n"
+    assert problems(moved) == ['"digest" is a producer now and was a job; move it back to `jobs`.']
+
+
+def test_a_second_handler_of_the_same_name_is_a_new_one() -> None:
+    twice = changed(("  producers: {", "  producers: {\n    digest: async (ctx) => {},"))
+    assert problems(twice) == ["producers.digest is new; remove it, since a repair adds no handlers."]
+
+
+def test_a_renamed_handler_is_one_missing_and_one_new() -> None:
+    assert problems(changed(("digest: {", "summary: {"))) == [
+        "jobs.digest is missing; a repair keeps every handler.",
+        "jobs.summary is new; remove it, since a repair adds no handlers.",
+    ]
+
+
+def test_the_order_of_topics_and_of_handlers_means_nothing() -> None:
+    assert problems(changed(("{ mail: {}, row: {}, spare: {} }", '["spare", "row", "mail"]'))) == []
+
+
+def test_fewer_publishes_and_more_phases_are_allowed() -> None:
+    without_next = changed(("async next(", "async nexts("), source=SCRIPT)
+    assert problems(REPAIRED, without_next) == []
+    assert problems(changed(('publishes: ["row"]', 'publishes: ["row"].concat([])'))) == []
+    everywhere = changed(('      publishes: ["row"],\n', ""), source=SCRIPT)
+    assert problems(REPAIRED, everywhere) == []
+
+
+def test_a_handler_that_may_publish_everywhere_may_go_on_so() -> None:
+    everywhere = changed(('      publishes: ["row"],\n', ""), source=SCRIPT)
+    assert problems(changed(('      publishes: ["row"],\n', "")), everywhere) == []
+
+
+def test_a_workflow_without_grants_is_told_that_it_has_none() -> None:
+    new = inspected(REPAIRED)
+    [first, second] = problems_of(OLD, new, [], old_source=SCRIPT, new_source=REPAIRED)
+    assert first.endswith("which this workflow was not granted; it was granted none, so use none.")
+    assert "ctx.sheets.appendRow" in second
+
+
+def test_a_script_that_gave_no_reason_for_not_loading_is_still_refused() -> None:
+    silent = Inspection(declaration=None, problems=[], problem_count=0)
+    assert problems_of(OLD, silent, GRANTED, old_source=SCRIPT, new_source="x") == [
+        "The script does not load; it must `export default Keep.workflow({...})`."
+    ]
+
+
+def test_what_inspection_did_not_list_is_counted() -> None:
+    broken = changed(("if (!mail) return", f"{'fetch();' * 60} if (!mail) return"))
+    inspection = inspected(broken)
+    assert inspection.problem_count > len(inspection.problems)
+    found = problems_of(OLD, inspection, GRANTED, old_source=SCRIPT, new_source=broken)
+    assert len(found) == PROBLEMS_SHOWN_MAX + 1
+    assert found[-1] == "There are 1 more problem(s); mend these first."
+    few = msgspec.structs.replace(inspection, problems=inspection.problems[:1])
+    found = problems_of(OLD, few, GRANTED, old_source=SCRIPT, new_source=broken)
+    assert found[1:] == ["Inspection found 59 more problem(s); mend the ones above first."]
+
+
+def test_names_that_a_script_chose_are_bounded_and_legible() -> None:
+    name = "x" * 5_000 + "\\u202e\\n"
+    hostile = changed(
+        ("  jobs: {", f'  jobs: {{\n    "{name}": async (ctx) => {{}}, "a\\u202eb\\n": async () => {{}},')
+    )
+    found = problems(hostile)
+    assert len(found) == 2
+    assert all(len(each) < 250 and each.isprintable() for each in found)
+    assert any("a\\u202eb\\n" in each for each in found)
