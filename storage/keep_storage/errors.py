@@ -41,6 +41,10 @@ class Reason(StrEnum):
     WORKFLOW_IN_MAINTENANCE = auto()
     WORKFLOW_NOT_IN_MAINTENANCE = auto()
     MAINTENANCE_TASK_EXISTS = auto()
+    MAINTENANCE_TASK_NOT_FOUND = auto()
+    PROPOSAL_OF_ANOTHER_WORKFLOW = auto()
+    PROPOSAL_IS_ACTIVE = auto()
+    PROPOSAL_ALREADY_HELD = auto()
     PENDING_RETRY_FIRST = auto()
 
     # Sessions.

@@ -7,7 +7,18 @@ operation: atomic, journalled, durable when it returns. `Rejected` means that no
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Concatenate, Final, ParamSpec, Protocol, TypeVar
 
-from keep_storage import approvals, events, items, journal, mutations, recovery, runs, sessions, workflows
+from keep_storage import (
+    approvals,
+    events,
+    items,
+    journal,
+    maintenance,
+    mutations,
+    recovery,
+    runs,
+    sessions,
+    workflows,
+)
 from keep_storage import operations as ops
 from keep_storage.ids import Millis
 from keep_storage.journal import Change
@@ -52,8 +63,10 @@ OPERATIONS: Final[Mapping[type[Operation[Any]], Apply]] = {
     ops.CloseItem: items.close_item,
     ops.SkipItem: items.skip_item,
     ops.ReprocessItem: items.reprocess_item,
-    ops.CreateMaintenanceTask: recovery.create_maintenance_task,
-    ops.ExitMaintenanceMode: recovery.exit_maintenance_mode,
+    ops.CreateMaintenanceTask: maintenance.create_maintenance_task,
+    ops.NoteRepairAttempt: maintenance.note_repair_attempt,
+    ops.HoldProposal: maintenance.hold_proposal,
+    ops.ExitMaintenanceMode: maintenance.exit_maintenance_mode,
     ops.RecoverCrashedRuns: recovery.recover_crashed_runs,
     ops.RecoverUnfinishedSessions: recovery.recover_unfinished_sessions,
     ops.RecoverMaintenanceMode: recovery.recover_maintenance_mode,
@@ -145,6 +158,8 @@ class ExecutionModelManager:
     reprocess_item = _method(ops.ReprocessItem)
 
     create_maintenance_task = _method(ops.CreateMaintenanceTask)
+    note_repair_attempt = _method(ops.NoteRepairAttempt)
+    hold_proposal = _method(ops.HoldProposal)
     exit_maintenance_mode = _method(ops.ExitMaintenanceMode)
     recover_crashed_runs = _method(ops.RecoverCrashedRuns)
     recover_unfinished_sessions = _method(ops.RecoverUnfinishedSessions)

@@ -194,6 +194,8 @@ class Handler(Record, frozen=True, gc=False):
     """Stops in a row without a commit; a crash is not the handler's fault and does not count."""
     retry_at: Millis | None
     """Not before this, after a failure."""
+    repairs: int
+    """Attempts at repairing it since it last committed, or since a person saw to it."""
     updated_at: Millis
     state: Json | None
 
@@ -356,11 +358,20 @@ class Item(Record, frozen=True, gc=False):
 
 
 class MaintenanceTask(Record, frozen=True, gc=False):
+    """The order to repair a script, for one failure."""
+
     id: str
     workflow_id: str
     run_id: str
     status: TaskStatus
     evidence: Json
+    attempts: int
+    """How many came to nothing: failed, or their proposal was refused."""
+    next_attempt_at: Millis | None
+    held_version_id: str | None
+    """A proposal that waits for a person; nothing else is tried meanwhile."""
+    problem: str
+    """What was wrong with the last attempt, or why its proposal waits."""
     created_at: Millis
     ended_at: Millis | None
 

@@ -430,11 +430,32 @@ class CreateMaintenanceTask(Operation[MaintenanceTask], frozen=True):
     evidence: Json = "{}"
 
 
+class NoteRepairAttempt(Operation[MaintenanceTask], frozen=True):
+    """An attempt at repairing failed, or its proposal was refused: counted, and a held proposal is dropped."""
+
+    workflow_id: str
+    problem: str
+    next_attempt_at: Millis | None = None
+    by: str = ""
+
+
+class HoldProposal(Operation[MaintenanceTask], frozen=True):
+    """A proposed script waits for a person. Nothing else is tried meanwhile."""
+
+    workflow_id: str
+    version_id: str
+    problem: str = ""
+
+
 class ExitMaintenanceMode(Operation[Workflow], frozen=True):
-    """The script is repaired. A pending retry stays pending."""
+    """The script is repaired. A pending retry stays pending.
+
+    If a person saw to it, every handler may be repaired afresh; if not, it was one more repair of the handler.
+    """
 
     workflow_id: str
     by: str = ""
+    by_person: bool = True
 
 
 class RecoverCrashedRuns(Operation[tuple[Run, ...]], frozen=True):

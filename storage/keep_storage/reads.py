@@ -14,6 +14,7 @@ from keep_storage.model import (
     HandlerKind,
     Item,
     JournalEntry,
+    MaintenanceTask,
     Mutation,
     Reservation,
     Run,
@@ -79,6 +80,7 @@ __all__ = [
     "session",
     "sessions",
     "snapshot",
+    "tasks",
     "topics",
     "unsettled_mutations",
     "version",
@@ -261,6 +263,12 @@ def sessions(q: Queries, workflow_id: str, *, limit: int = PEEK_DEFAULT, before:
 def runs(q: Queries, workflow_id: str, *, limit: int = PEEK_DEFAULT, before: str = _LAST_ID) -> list[Run]:
     """The runs of a workflow, newest first. `before` is the id of the last one seen."""
     return find_all(q, Run, "runs_of_workflow", {"workflow_id": workflow_id, "limit": limit, "before": before})
+
+
+def tasks(q: Queries, workflow_id: str, *, limit: int = PEEK_DEFAULT, before: str = _LAST_ID) -> list[MaintenanceTask]:
+    """The repairs of a workflow, newest first. `before` is the id of the last one seen."""
+    key = {"workflow_id": workflow_id, "limit": limit, "before": before}
+    return find_all(q, MaintenanceTask, "tasks_of_workflow", key)
 
 
 # Mutations, items and the journal.

@@ -6,10 +6,7 @@ Recovery never guesses: an effect that may exist is held, one that was never sen
 import logging
 from typing import NamedTuple, TypeVar
 
-from msgspec.structs import replace
-
-from keep_storage import mutations, rows, runs, sessions, workflows
-from keep_storage.errors import Reason, reject
+from keep_storage import maintenance, mutations, rows, runs, sessions
 from keep_storage.ids import Millis
 from keep_storage.journal import Change, Entry, changed
 from keep_storage.model import (
@@ -21,12 +18,8 @@ from keep_storage.model import (
     Run,
     RunStatus,
     Session,
-    TaskStatus,
-    Workflow,
 )
 from keep_storage.operations import (
-    CreateMaintenanceTask,
-    ExitMaintenanceMode,
     FailMutation,
     RecoverCrashedRuns,
     RecoverMaintenanceMode,
@@ -99,50 +92,11 @@ def recover_unfinished_sessions(
     return _all([changed(session, session.workflow_id, None, session=session.id) for session in finished])
 
 
-# Maintenance: the flag is set with the failure; the task may be lost in a crash, and is created again.
-
-
-def create_maintenance_task(tx: Transaction, op: CreateMaintenanceTask, now: Millis) -> Change[MaintenanceTask]:
-    workflow = workflows.existing(tx, op.workflow_id)
-    if not workflow.maintenance:
-        reject(Reason.WORKFLOW_NOT_IN_MAINTENANCE, f"Workflow {op.workflow_id!r} needs no repair.")
-    if task := rows.open_task(tx, op.workflow_id):
-        reject(Reason.MAINTENANCE_TASK_EXISTS, f"Task {task.id!r} already repairs workflow {op.workflow_id!r}.")
-    return _order_repair(tx, workflow, op.evidence, now)
-
-
 def recover_maintenance_mode(
     tx: Transaction, op: RecoverMaintenanceMode, now: Millis
 ) -> Change[tuple[MaintenanceTask, ...]]:
     without = rows.maintenance_without_task(tx, op.workflow_id)
-    return _all([_order_repair(tx, workflow, "{}", now) for workflow in without])
-
-
-def _order_repair(tx: Transaction, workflow: Workflow, evidence: str, now: Millis) -> Change[MaintenanceTask]:
-    assert workflow.maintenance_run_id, "maintenance names the run that set it"
-    task = MaintenanceTask(
-        # One task for one failure: the id says which, so creating it twice cannot happen.
-        id=workflow.maintenance_run_id.replace("run_", "task_", 1),
-        workflow_id=workflow.id,
-        run_id=workflow.maintenance_run_id,
-        status=TaskStatus.OPEN,
-        evidence=evidence,
-        created_at=now,
-        ended_at=None,
-    )
-    rows.insert_task(tx, task)
-    return changed(task, workflow.id, task.run_id, task=task.id)
-
-
-def exit_maintenance_mode(tx: Transaction, op: ExitMaintenanceMode, now: Millis) -> Change[Workflow]:
-    workflow = workflows.existing(tx, op.workflow_id)
-    if not workflow.maintenance:
-        reject(Reason.WORKFLOW_NOT_IN_MAINTENANCE, f"Workflow {op.workflow_id!r} is not in maintenance.")
-    rows.end_task(tx, workflow.id, now)
-    rows.forgive_failures(tx, workflow.id, now)
-    workflow = replace(workflow, maintenance=False, maintenance_run_id=None, updated_at=now)
-    rows.save_workflow(tx, workflow)
-    return changed(workflow, workflow.id, None, maintenance=[True, False], by=op.by)
+    return _all([maintenance.order_repair(tx, workflow, "{}", now) for workflow in without])
 
 
 class Orphan(NamedTuple):

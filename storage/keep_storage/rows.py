@@ -164,6 +164,14 @@ def forgive_failures(tx: Transaction, workflow_id: str, now: Millis) -> None:
     tx.run("forgive_failures", {"workflow_id": workflow_id, "updated_at": now})
 
 
+def count_repair(tx: Transaction, run: Run, now: Millis) -> None:
+    tx.run("count_repair", _handler_key(run) | {"updated_at": now})
+
+
+def forgive_repairs(tx: Transaction, workflow_id: str, now: Millis) -> None:
+    tx.run("forgive_repairs", {"workflow_id": workflow_id, "updated_at": now})
+
+
 def _handler_key(run: Run) -> dict[str, Any]:
     return {"workflow_id": run.workflow_id, "name": run.handler}
 
@@ -427,6 +435,10 @@ def open_task(q: Queries, workflow_id: str) -> MaintenanceTask | None:
 
 def insert_task(tx: Transaction, task: MaintenanceTask) -> None:
     tx.run("insert_task", as_params(task))
+
+
+def save_task(tx: Transaction, task: MaintenanceTask) -> None:
+    tx.run("save_task", as_params(task))
 
 
 def end_task(tx: Transaction, workflow_id: str, now: Millis) -> None:

@@ -167,6 +167,7 @@ def _handler(workflow_id: str, spec: HandlerSpec, now: Millis) -> Handler:
         seen=None,
         failures=0,
         retry_at=None,
+        repairs=0,
         updated_at=now,
         state=None,
     )

@@ -61,6 +61,16 @@ def finished_item(world: World, state: ItemState = ItemState.DONE) -> None:
     world.model.commit_job(run_id, next_run_at=1)
 
 
+def broken(world: World) -> None:
+    """A run has failed by its logic, and the repair is ordered."""
+    world.model.update_handler_run_status(world.start("poll").id, RunStatus.FAILED_LOGIC)
+    world.model.create_maintenance_task(WORKFLOW)
+
+
+def proposal(world: World, minor: int = 1) -> str:
+    return world.model.add_script_version(world.name("ver"), WORKFLOW, 1, minor, "repaired").id
+
+
 # The thing that was named is not there, or is already there.
 
 
@@ -126,6 +136,16 @@ def running_now_what_is_not_there(world: World) -> None:
 
 
 @meets(Reason.WORKFLOW_NOT_FOUND)
+def noting_an_attempt_at_a_workflow_that_is_not_there(world: World) -> None:
+    world.model.note_repair_attempt("wf_none", "no")
+
+
+@meets(Reason.WORKFLOW_NOT_FOUND)
+def holding_a_proposal_for_a_workflow_that_is_not_there(world: World) -> None:
+    world.model.hold_proposal("wf_none", "ver_none")
+
+
+@meets(Reason.WORKFLOW_NOT_FOUND)
 def halting_a_workflow_that_is_not_there(world: World) -> None:
     world.model.halt_workflow("wf_none", "gave up")
 
@@ -133,6 +153,12 @@ def halting_a_workflow_that_is_not_there(world: World) -> None:
 @meets(Reason.VERSION_NOT_FOUND)
 def activating_a_version_that_is_not_there(world: World) -> None:
     world.model.activate_script("ver_none", (), ())
+
+
+@meets(Reason.VERSION_NOT_FOUND)
+def holding_a_version_that_is_not_there(world: World) -> None:
+    broken(world)
+    world.model.hold_proposal(WORKFLOW, "ver_none")
 
 
 @meets(Reason.VERSION_EXISTS)
@@ -360,6 +386,60 @@ def two_repairs_at_once(world: World) -> None:
     world.model.update_handler_run_status(world.start().id, RunStatus.FAILED_LOGIC)
     world.model.create_maintenance_task(WORKFLOW)
     world.model.create_maintenance_task(WORKFLOW)
+
+
+@meets(Reason.MAINTENANCE_TASK_NOT_FOUND)
+def noting_an_attempt_at_what_needs_no_repair(world: World) -> None:
+    world.model.note_repair_attempt(WORKFLOW, "no")
+
+
+@meets(Reason.MAINTENANCE_TASK_NOT_FOUND)
+def noting_an_attempt_before_the_repair_is_ordered(world: World) -> None:
+    world.model.update_handler_run_status(world.start().id, RunStatus.FAILED_LOGIC)
+    world.model.note_repair_attempt(WORKFLOW, "no")
+
+
+@meets(Reason.MAINTENANCE_TASK_NOT_FOUND)
+def noting_an_attempt_after_the_repair(world: World) -> None:
+    broken(world)
+    world.model.exit_maintenance_mode(WORKFLOW)
+    world.model.note_repair_attempt(WORKFLOW, "no")
+
+
+@meets(Reason.MAINTENANCE_TASK_NOT_FOUND)
+def holding_a_proposal_for_what_needs_no_repair(world: World) -> None:
+    world.model.hold_proposal(WORKFLOW, proposal(world))
+
+
+@meets(Reason.PROPOSAL_OF_ANOTHER_WORKFLOW)
+def holding_a_script_of_another_workflow(world: World) -> None:
+    world.model.create_workflow("wf_other", "Other")
+    world.model.add_script_version("ver_theirs", "wf_other", 1, 0, "…")
+    broken(world)
+    world.model.hold_proposal(WORKFLOW, "ver_theirs")
+
+
+@meets(Reason.PROPOSAL_IS_ACTIVE)
+def holding_the_script_that_failed(world: World) -> None:
+    broken(world)
+    active = world.workflow().active_version_id
+    assert active
+    world.model.hold_proposal(WORKFLOW, active)
+
+
+@meets(Reason.PROPOSAL_ALREADY_HELD)
+def holding_two_proposals(world: World) -> None:
+    broken(world)
+    world.model.hold_proposal(WORKFLOW, proposal(world, 1))
+    world.model.hold_proposal(WORKFLOW, proposal(world, 2))
+
+
+@meets(Reason.PROPOSAL_ALREADY_HELD)
+def holding_a_proposal_twice(world: World) -> None:
+    broken(world)
+    version = proposal(world)
+    world.model.hold_proposal(WORKFLOW, version)
+    world.model.hold_proposal(WORKFLOW, version)
 
 
 @meets(Reason.PENDING_RETRY_FIRST)

@@ -16,6 +16,7 @@ from keep_storage.model import (
     Handler,
     HandlerKind,
     JournalEntry,
+    MaintenanceTask,
     Mutation,
     MutationStatus,
     Phase,
@@ -163,6 +164,9 @@ class World:
 
     def handlers(self, workflow: str = WORKFLOW) -> list[Handler]:
         return reads.handlers(self.store.queries(), workflow)
+
+    def tasks(self) -> list[MaintenanceTask]:
+        return reads.tasks(self.store.queries(), WORKFLOW)
 
     def topic(self, name: str) -> Topic:
         return next(topic for topic in reads.topics(self.store.queries(), WORKFLOW) if topic.name == name)

@@ -98,6 +98,11 @@ WHERE r.workflow_id <> w.id OR r.status <> 'failed:logic';
 SELECT t.id FROM maintenance_tasks t JOIN workflows w ON w.id = t.workflow_id
 WHERE t.status = 'open' AND w.maintenance = 0;
 
+-- name: held_proposal_is_of_its_workflow
+-- A script that waits for a person is one of the workflow that it would repair.
+SELECT t.id, v.id FROM maintenance_tasks t JOIN script_versions v ON v.id = t.held_version_id
+WHERE t.status = 'open' AND v.workflow_id <> t.workflow_id;
+
 -- name: topic_is_read_by_a_declared_consumer
 -- The reader of a topic is a declared consumer of its workflow.
 SELECT t.id, t.consumer FROM topics t

@@ -93,10 +93,10 @@ WHERE workflow_id = :workflow_id AND name = :name AND wake_at IS DISTINCT FROM :
 -- A run of the handler committed: its state, unless it returned none; when it is due again; what it has seen.
 UPDATE handlers SET
     state = COALESCE(:state, state), next_run_at = :next_run_at, seen = :seen, failures = 0, retry_at = NULL,
-    updated_at = :updated_at
+    repairs = 0, updated_at = :updated_at
 WHERE workflow_id = :workflow_id AND name = :name
     AND (:state IS NOT NULL OR next_run_at IS DISTINCT FROM :next_run_at OR seen IS DISTINCT FROM :seen
-        OR failures <> 0);
+        OR failures <> 0 OR repairs <> 0);
 
 -- name: count_failure
 -- A run of the handler stopped: once more in a row, and what it has seen it must look at again.
@@ -116,6 +116,14 @@ UPDATE handlers SET seen = NULL, updated_at = :updated_at WHERE workflow_id = :w
 -- What made the handlers of a workflow fail has been seen to.
 UPDATE handlers SET failures = 0, retry_at = NULL, updated_at = :updated_at
 WHERE workflow_id = :workflow_id AND failures <> 0;
+
+-- name: count_repair
+-- Once more somebody or something tried to repair the handler.
+UPDATE handlers SET repairs = repairs + 1, updated_at = :updated_at WHERE workflow_id = :workflow_id AND name = :name;
+
+-- name: forgive_repairs
+-- A person has repaired the script: every handler may be repaired afresh.
+UPDATE handlers SET repairs = 0, updated_at = :updated_at WHERE workflow_id = :workflow_id AND repairs <> 0;
 
 -- name: make_producers_due
 -- A person does not want to wait for the clock.
@@ -504,9 +512,19 @@ VALUES (:id, :workflow_id, :run_id, :status, :evidence, :created_at);
 -- The repair under way.
 SELECT * FROM maintenance_tasks WHERE workflow_id = :workflow_id AND status = 'open';
 
+-- name: tasks_of_workflow
+-- Its repairs, newest first, before a cursor.
+SELECT * FROM maintenance_tasks WHERE workflow_id = :workflow_id AND id < :before ORDER BY id DESC LIMIT :limit;
+
+-- name: save_task
+-- What changes while a repair is under way.
+UPDATE maintenance_tasks SET
+    attempts = :attempts, next_attempt_at = :next_attempt_at, held_version_id = :held_version_id, problem = :problem
+WHERE id = :id;
+
 -- name: end_task
--- The repair is over.
-UPDATE maintenance_tasks SET status = 'done', ended_at = :ended_at
+-- The repair is over, and nothing waits any more.
+UPDATE maintenance_tasks SET status = 'done', next_attempt_at = NULL, held_version_id = NULL, ended_at = :ended_at
 WHERE workflow_id = :workflow_id AND status = 'open';
 
 -- name: maintenance_without_task

@@ -55,6 +55,7 @@ CREATE TABLE handlers (
     seen        INTEGER,
     failures    INTEGER NOT NULL DEFAULT 0 CONSTRAINT handler_failures CHECK (failures >= 0),
     retry_at    INTEGER,
+    repairs     INTEGER NOT NULL DEFAULT 0 CONSTRAINT handler_repairs CHECK (repairs >= 0),
     updated_at  INTEGER NOT NULL,
     state       TEXT,
     PRIMARY KEY (workflow_id, name),
@@ -280,17 +281,25 @@ CREATE TABLE grants (
 ) STRICT, WITHOUT ROWID;
 
 CREATE TABLE maintenance_tasks (
-    id          TEXT NOT NULL PRIMARY KEY,
-    workflow_id TEXT NOT NULL REFERENCES workflows (id),
-    run_id      TEXT NOT NULL CONSTRAINT one_task_per_failure UNIQUE REFERENCES runs (id),
-    status      TEXT NOT NULL CONSTRAINT task_status CHECK (status IN ('open', 'done')),
-    evidence    TEXT NOT NULL,
-    created_at  INTEGER NOT NULL,
-    ended_at    INTEGER,
-    CONSTRAINT open_task_has_not_ended CHECK ((status = 'open') = (ended_at IS NULL))
+    id              TEXT NOT NULL PRIMARY KEY,
+    workflow_id     TEXT NOT NULL REFERENCES workflows (id),
+    run_id          TEXT NOT NULL CONSTRAINT one_task_per_failure UNIQUE REFERENCES runs (id),
+    status          TEXT NOT NULL CONSTRAINT task_status CHECK (status IN ('open', 'done')),
+    evidence        TEXT NOT NULL,
+    attempts        INTEGER NOT NULL DEFAULT 0 CONSTRAINT task_attempts CHECK (attempts >= 0),
+    next_attempt_at INTEGER,
+    held_version_id TEXT REFERENCES script_versions (id),
+    problem         TEXT NOT NULL DEFAULT '',
+    created_at      INTEGER NOT NULL,
+    ended_at        INTEGER,
+    CONSTRAINT open_task_has_not_ended CHECK ((status = 'open') = (ended_at IS NULL)),
+    CONSTRAINT only_an_open_task_waits CHECK
+        (status = 'open' OR (next_attempt_at IS NULL AND held_version_id IS NULL)),
+    CONSTRAINT held_proposal_waits_for_a_person CHECK (held_version_id IS NULL OR next_attempt_at IS NULL)
 ) STRICT;
 
 CREATE UNIQUE INDEX one_open_task ON maintenance_tasks (workflow_id) WHERE status = 'open';
+CREATE INDEX tasks_of_workflow ON maintenance_tasks (workflow_id, id);
 
 CREATE TABLE journal (
     seq         INTEGER NOT NULL PRIMARY KEY,
