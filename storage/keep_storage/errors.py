@@ -18,6 +18,8 @@ class Reason(StrEnum):
     VERSION_EXISTS = auto()
     VERSION_INVALID = auto()
     PERMISSION_INVALID = auto()
+    LIMITS_INVALID = auto()
+    GRANT_NOT_FOUND = auto()
     TEXT_INVALID = auto()
     SESSION_NOT_FOUND = auto()
     RUN_NOT_FOUND = auto()
@@ -81,6 +83,7 @@ class Reason(StrEnum):
 
     # Mutations.
     RUN_MAY_NOT_MUTATE = auto()
+    GRANT_USED_UP = auto()
     MUTATION_EXISTS = auto()
     MUTATION_NEEDS_AN_ITEM = auto()
     MUTATION_NEEDS_AN_IDENTITY = auto()

@@ -10,6 +10,7 @@ from typing import Any, Concatenate, Final, ParamSpec, Protocol, TypeVar
 from keep_storage import (
     approvals,
     events,
+    grants,
     items,
     journal,
     maintenance,
@@ -34,7 +35,9 @@ OPERATIONS: Final[Mapping[type[Operation[Any]], Apply]] = {
     ops.CreateWorkflow: workflows.create_workflow,
     ops.AddScriptVersion: workflows.add_script_version,
     ops.ActivateScript: workflows.activate_script,
-    ops.GrantPermission: workflows.grant_permission,
+    ops.GrantPermission: grants.grant_permission,
+    ops.RevokePermission: grants.revoke_permission,
+    ops.UseGrant: grants.use_grant,
     ops.PauseWorkflow: workflows.pause_workflow,
     ops.ResumeWorkflow: workflows.resume_workflow,
     ops.ArchiveWorkflow: workflows.archive_workflow,
@@ -123,6 +126,8 @@ class ExecutionModelManager:
     add_script_version = _method(ops.AddScriptVersion)
     activate_script = _method(ops.ActivateScript)
     grant_permission = _method(ops.GrantPermission)
+    revoke_permission = _method(ops.RevokePermission)
+    use_grant = _method(ops.UseGrant)
     pause_workflow = _method(ops.PauseWorkflow)
     resume_workflow = _method(ops.ResumeWorkflow)
     archive_workflow = _method(ops.ArchiveWorkflow)

@@ -148,7 +148,29 @@ class GrantPermission(Operation[Grant], frozen=True):
     permission: str
     policy: GrantPolicy
     limits: Json = "{}"
+    """An object; what is in it is the host's business."""
     by: str = ""
+
+
+class RevokePermission(Operation[Grant], frozen=True):
+    """Take a permission back. Answered with the grant that is gone."""
+
+    workflow_id: str
+    major: int
+    permission: str
+    by: str = ""
+
+
+class UseGrant(Operation[int], frozen=True):
+    """Count a call that a run is about to make. Answered with the calls of that day, this one among them.
+
+    Refused when `per_day` have been made: by whatever run, version or major, since the limit is about the outside.
+    """
+
+    run_id: str
+    permission: str
+    day: int
+    per_day: int
 
 
 class PauseWorkflow(Operation[Workflow], frozen=True):

@@ -25,6 +25,7 @@ from keep_storage.model import (
 )
 from keep_storage.rows import (
     approval,
+    calls_on_day,
     decode,
     find,
     find_all,
@@ -49,6 +50,7 @@ __all__ = [
     "Snapshot",
     "agenda",
     "approval",
+    "calls_on_day",
     "event",
     "events",
     "events_caused_by",

@@ -180,6 +180,21 @@ def save_grant(tx: Transaction, grant: Grant) -> None:
     tx.run("save_grant", as_params(grant))
 
 
+def delete_grant(tx: Transaction, workflow_id: str, major: int, permission: str) -> Grant | None:
+    """The one that was there."""
+    key = {"workflow_id": workflow_id, "major": major, "permission": permission}
+    return find(tx, Grant, "delete_grant", key)
+
+
+def calls_on_day(q: Queries, workflow_id: str, permission: str, day: int) -> int:
+    row = q.one("calls_on_day", {"workflow_id": workflow_id, "permission": permission, "day": day})
+    return 0 if row is None else int(row[0])
+
+
+def count_call(tx: Transaction, workflow_id: str, permission: str, day: int) -> None:
+    tx.run("count_call", {"workflow_id": workflow_id, "permission": permission, "day": day})
+
+
 # Sessions.
 
 

@@ -7,7 +7,6 @@ from keep_storage.errors import Reason, reject, storable
 from keep_storage.ids import Millis
 from keep_storage.journal import Change, changed
 from keep_storage.model import (
-    Grant,
     Handler,
     HandlerKind,
     ScriptVersion,
@@ -20,7 +19,6 @@ from keep_storage.operations import (
     ArchiveWorkflow,
     ClearWorkflowError,
     CreateWorkflow,
-    GrantPermission,
     HaltWorkflow,
     HandlerSpec,
     PauseWorkflow,
@@ -171,23 +169,6 @@ def _handler(workflow_id: str, spec: HandlerSpec, now: Millis) -> Handler:
         updated_at=now,
         state=None,
     )
-
-
-def grant_permission(tx: Transaction, op: GrantPermission, now: Millis) -> Change[Grant]:
-    existing(tx, op.workflow_id)
-    if not op.permission.strip():
-        reject(Reason.PERMISSION_INVALID, "A permission has a name, such as `gmail.send`.")
-    grant = Grant(
-        workflow_id=op.workflow_id,
-        major=op.major,
-        permission=op.permission,
-        policy=op.policy,
-        limits=op.limits,
-        granted_by=op.by,
-        granted_at=now,
-    )
-    rows.save_grant(tx, grant)
-    return changed(grant, op.workflow_id, None, permission=op.permission, policy=op.policy, major=op.major)
 
 
 def pause_workflow(tx: Transaction, op: PauseWorkflow, now: Millis) -> Change[Workflow]:

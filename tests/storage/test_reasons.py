@@ -136,6 +136,11 @@ def running_now_what_is_not_there(world: World) -> None:
 
 
 @meets(Reason.WORKFLOW_NOT_FOUND)
+def revoking_from_a_workflow_that_is_not_there(world: World) -> None:
+    world.model.revoke_permission("wf_none", 1, "gmail.send")
+
+
+@meets(Reason.WORKFLOW_NOT_FOUND)
 def noting_an_attempt_at_a_workflow_that_is_not_there(world: World) -> None:
     world.model.note_repair_attempt("wf_none", "no")
 
@@ -176,6 +181,40 @@ def granting_a_permission_without_a_name(world: World) -> None:
     world.model.grant_permission(WORKFLOW, 1, " ", GrantPolicy.ALLOW)
 
 
+@meets(Reason.PERMISSION_INVALID)
+def using_a_permission_without_a_name(world: World) -> None:
+    world.model.use_grant(world.start().id, " ", 1, 5)
+
+
+@meets(Reason.LIMITS_INVALID)
+def granting_with_limits_that_are_a_list(world: World) -> None:
+    world.model.grant_permission(WORKFLOW, 1, "gmail.send", GrantPolicy.ALLOW, "[1]")
+
+
+@meets(Reason.LIMITS_INVALID)
+def granting_with_limits_that_are_no_json(world: World) -> None:
+    world.model.grant_permission(WORKFLOW, 1, "gmail.send", GrantPolicy.ALLOW, "{per_day: 5}")
+
+
+@meets(Reason.GRANT_NOT_FOUND)
+def revoking_what_was_not_granted(world: World) -> None:
+    world.model.grant_permission(WORKFLOW, 1, "gmail.read", GrantPolicy.ALLOW)
+    world.model.revoke_permission(WORKFLOW, 1, "gmail.send")
+
+
+@meets(Reason.GRANT_NOT_FOUND)
+def revoking_from_another_major_version(world: World) -> None:
+    world.model.grant_permission(WORKFLOW, 1, "gmail.send", GrantPolicy.ALLOW)
+    world.model.revoke_permission(WORKFLOW, 2, "gmail.send")
+
+
+@meets(Reason.GRANT_NOT_FOUND)
+def revoking_twice(world: World) -> None:
+    world.model.grant_permission(WORKFLOW, 1, "gmail.send", GrantPolicy.ALLOW)
+    world.model.revoke_permission(WORKFLOW, 1, "gmail.send")
+    world.model.revoke_permission(WORKFLOW, 1, "gmail.send")
+
+
 @meets(Reason.SESSION_NOT_FOUND)
 def running_in_a_session_that_is_not_there(world: World) -> None:
     world.model.create_run("run_x", "ses_none", "file")
@@ -189,6 +228,11 @@ def finishing_a_session_that_is_not_there(world: World) -> None:
 @meets(Reason.RUN_NOT_FOUND)
 def stopping_a_run_that_is_not_there(world: World) -> None:
     world.model.update_handler_run_status("run_none", RunStatus.CRASHED)
+
+
+@meets(Reason.RUN_NOT_FOUND)
+def using_a_grant_in_a_run_that_is_not_there(world: World) -> None:
+    world.model.use_grant("run_none", "gmail.send", 1, 5)
 
 
 @meets(Reason.MUTATION_NOT_FOUND)
@@ -523,6 +567,20 @@ def going_on_after_a_stop(world: World) -> None:
 
 
 @meets(Reason.RUN_NOT_ACTIVE)
+def using_a_grant_after_a_stop(world: World) -> None:
+    run = world.start()
+    world.model.update_handler_run_status(run.id, RunStatus.PAUSED_TRANSIENT)
+    world.model.use_grant(run.id, "gmail.send", 1, 5)
+
+
+@meets(Reason.RUN_NOT_ACTIVE)
+def using_a_grant_after_the_commit(world: World) -> None:
+    run = world.start("poll")
+    world.model.commit_producer(run.id, next_run_at=1)
+    world.model.use_grant(run.id, "gmail.send", 1, 5)
+
+
+@meets(Reason.RUN_NOT_ACTIVE)
 def calling_after_a_stop(world: World) -> None:
     world.publish("m1")
     run = world.mutating("m1")
@@ -747,6 +805,19 @@ def mutating_in_next(world: World) -> None:
 def a_consumer_that_mutates_in_an_item(world: World) -> None:
     world.publish("m1")
     call(world, world.mutating("m1").id, ItemScope("i1", "hash"))
+
+
+@meets(Reason.GRANT_USED_UP)
+def using_a_grant_more_often_than_a_day_allows(world: World) -> None:
+    run = world.start()
+    world.model.use_grant(run.id, "gmail.send", 1, 2)
+    world.model.use_grant(run.id, "gmail.send", 1, 2)
+    world.model.use_grant(run.id, "gmail.send", 1, 2)
+
+
+@meets(Reason.GRANT_USED_UP)
+def using_a_grant_that_allows_nothing(world: World) -> None:
+    world.model.use_grant(world.start().id, "gmail.send", 1, 0)
 
 
 @meets(Reason.MUTATION_EXISTS)

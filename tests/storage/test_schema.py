@@ -120,6 +120,7 @@ GROWING = frozenset(
         "approvals",
         "event_roots",
         "events",
+        "grant_uses",
         "items",
         "journal",
         "maintenance_tasks",
@@ -185,6 +186,8 @@ def test_an_illegal_row_cannot_be_written_whoever_writes_it(database: apsw.Conne
         ("only_an_open_task_waits", "INSERT INTO maintenance_tasks VALUES ('t','w','r','done','{}',0,5,NULL,'',0,1)"),
         ("only_an_open_task_waits", "INSERT INTO maintenance_tasks VALUES ('t','w','r','done','{}',0,NULL,'v','',0,1)"),
         ("task_attempts", "INSERT INTO maintenance_tasks VALUES ('t','w','r','open','{}',-1,NULL,NULL,'',0,NULL)"),
+        ("used_at_least_once", "INSERT INTO grant_uses VALUES ('w','mail.send',1,0)"),
+        ("used_permission", "INSERT INTO grant_uses VALUES ('w','',1,1)"),
         (
             "only_consumers_see",
             "INSERT INTO handlers (workflow_id,name,kind,declared,seen,updated_at) VALUES ('w','h','job',1,5,0)",

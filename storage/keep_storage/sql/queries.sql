@@ -138,6 +138,19 @@ ON CONFLICT (workflow_id, major, permission) DO UPDATE SET
     policy = excluded.policy, limits = excluded.limits,
     granted_by = excluded.granted_by, granted_at = excluded.granted_at;
 
+-- name: delete_grant
+-- A permission is taken back.
+DELETE FROM grants WHERE workflow_id = :workflow_id AND major = :major AND permission = :permission RETURNING *;
+
+-- name: calls_on_day
+-- How often a permission was used on a day.
+SELECT calls FROM grant_uses WHERE workflow_id = :workflow_id AND permission = :permission AND day = :day;
+
+-- name: count_call
+-- Once more.
+INSERT INTO grant_uses (workflow_id, permission, day, calls) VALUES (:workflow_id, :permission, :day, 1)
+ON CONFLICT (workflow_id, permission, day) DO UPDATE SET calls = grant_uses.calls + 1;
+
 -- name: grants_of_version
 -- The envelope of a major version.
 SELECT * FROM grants WHERE workflow_id = :workflow_id AND major = :major ORDER BY permission;

@@ -280,6 +280,14 @@ CREATE TABLE grants (
     PRIMARY KEY (workflow_id, major, permission)
 ) STRICT, WITHOUT ROWID;
 
+CREATE TABLE grant_uses (
+    workflow_id TEXT NOT NULL REFERENCES workflows (id),
+    permission  TEXT NOT NULL CONSTRAINT used_permission CHECK (permission <> ''),
+    day         INTEGER NOT NULL,
+    calls       INTEGER NOT NULL CONSTRAINT used_at_least_once CHECK (calls >= 1),
+    PRIMARY KEY (workflow_id, permission, day)
+) STRICT, WITHOUT ROWID;
+
 CREATE TABLE maintenance_tasks (
     id              TEXT NOT NULL PRIMARY KEY,
     workflow_id     TEXT NOT NULL REFERENCES workflows (id),
