@@ -42,6 +42,8 @@ def open_item(tx: Transaction, op: OpenItem, now: Millis) -> Change[Item]:
             updated_at=now,
         )
     rows.save_item(tx, item)
+    if item.state not in ITEM_FINISHED:
+        rows.record_item_run(tx, item)
     return changed(item, run.workflow_id, run.id, item=item.item_id, attempt=item.attempt, state=item.state)
 
 

@@ -8,6 +8,7 @@ from keep_storage.ids import Millis
 from keep_storage.model import (
     PEEK_DEFAULT,
     PEEK_MAX,
+    Approval,
     Event,
     Grant,
     Handler,
@@ -48,29 +49,36 @@ __all__ = [
     "HandlerView",
     "Input",
     "Snapshot",
+    "TaskView",
     "agenda",
     "approval",
+    "approvals_due",
     "calls_on_day",
     "event",
     "events",
     "events_caused_by",
     "events_of_run",
+    "events_of_version",
     "grants",
     "handler",
     "handlers",
     "inputs",
     "item",
     "item_attempts",
+    "items_of_version",
     "journal",
     "journal_end",
     "journal_of_run",
     "latest_version",
     "mutation",
     "mutation_by_identity",
+    "mutations_due",
     "mutations_of_event",
     "mutations_of_run",
+    "mutations_of_version",
     "mutations_to_reconcile",
     "open_approval",
+    "open_approvals",
     "open_session",
     "open_task",
     "outputs",
@@ -79,6 +87,7 @@ __all__ = [
     "roots_of_event",
     "run",
     "runs",
+    "runs_of_version",
     "session",
     "sessions",
     "snapshot",
@@ -90,6 +99,7 @@ __all__ = [
     "workflow",
     "workflow_by_name",
     "workflows",
+    "workflows_needing_attention",
 ]
 
 _LAST_ID: Final = "\x7f"
@@ -119,6 +129,20 @@ class HandlerView(msgspec.Struct, frozen=True, gc=False):
     """Something is pending that an empty run has not looked at."""
 
 
+class TaskView(msgspec.Struct, frozen=True, gc=False):
+    """A repair under way, with all that decides what is done about it."""
+
+    id: str
+    run_id: str
+    handler: str
+    """The handler that failed."""
+    attempts: int
+    repairs: int
+    """Of the handler: more than `attempts` if earlier repairs did not help."""
+    next_attempt_at: Millis | None
+    held_version_id: str | None
+
+
 class Snapshot(msgspec.Struct, frozen=True):
     """A workflow with all that decides what it does next."""
 
@@ -129,6 +153,12 @@ class Snapshot(msgspec.Struct, frozen=True):
     open_session_id: str | None
     retry_handler: str | None
     """The handler of the run whose retry is pending."""
+    approval_expires_at: Millis | None
+    """When the first of its open questions expires."""
+    reconcile_at: Millis | None
+    """When the first of its doubts is to be looked into."""
+    task: TaskView | None
+    """The repair under way."""
 
 
 class Due(msgspec.Struct, frozen=True, gc=False):
@@ -139,12 +169,29 @@ class Due(msgspec.Struct, frozen=True, gc=False):
 
 
 def snapshot(q: Queries, workflow_id: str) -> Snapshot | None:
-    """What one workflow may do next. Two statements: a reader that wants one moment asks inside `reader.snapshot()`."""
+    """What one workflow may do next. Several statements: a reader that wants one moment asks inside
+    `reader.snapshot()`."""
     row = q.one("workflow_at_work", {"id": workflow_id})
     if row is None:
         return None
     found = q.all("handlers_at_work", {"workflow_id": workflow_id})
-    return Snapshot(decode(Workflow, row[:-3]), tuple(map(_view, found)), *row[-3:])
+    owner = decode(Workflow, row[:-5])
+    active_run_id, open_session_id, retry_handler, approval_expires_at, reconcile_at = row[-5:]
+    return Snapshot(
+        workflow=owner,
+        handlers=tuple(map(_view, found)),
+        active_run_id=active_run_id,
+        open_session_id=open_session_id,
+        retry_handler=retry_handler,
+        approval_expires_at=approval_expires_at,
+        reconcile_at=reconcile_at,
+        task=_task_at_work(q, workflow_id) if owner.maintenance else None,
+    )
+
+
+def _task_at_work(q: Queries, workflow_id: str) -> TaskView | None:
+    row = q.one("task_at_work", {"workflow_id": workflow_id})
+    return None if row is None else TaskView(*row)
 
 
 def _view(row: Row) -> HandlerView:
@@ -153,19 +200,26 @@ def _view(row: Row) -> HandlerView:
 
 
 def agenda(q: Queries) -> list[Due]:
-    """When each workflow that nothing stops may have something to do: 0 is at once. May be too early, never too late.
+    """When each workflow may have something to do: 0 is at once. May be too early, never too late.
 
-    A workflow that is left out has nothing to do until something is written.
+    One that something stops is there if a question expires, a doubt is to be looked into or a repair to be tried.
+    One that is left out has nothing to do until something is written.
     """
-    first: dict[str, Millis] = {}
-    for workflow_id, at in q.all("times_of_handlers", {}):
-        first[workflow_id] = min(at, first.get(workflow_id, at))
-    due: list[Due] = []
+    handlers_first = _earliest(q.all("times_of_handlers", {}))
+    first = _earliest(q.all("times_of_questions", {}))
     for workflow_id, before_all_else in q.all("workflows_that_may_run", {}):
-        at = first.get(workflow_id) if before_all_else is None else before_all_else
+        at = handlers_first.get(workflow_id) if before_all_else is None else before_all_else
         if at is not None:
-            due.append(Due(workflow_id, at))
-    return due
+            first[workflow_id] = min(at, first.get(workflow_id, at))
+    return [Due(workflow_id, at) for workflow_id, at in first.items()]
+
+
+def _earliest(times: list[Row]) -> dict[str, Millis]:
+    """The first time of each workflow."""
+    first: dict[str, Millis] = {}
+    for workflow_id, at in times:
+        first[workflow_id] = min(at, first.get(workflow_id, at))
+    return first
 
 
 # Events.
@@ -245,6 +299,11 @@ def workflows(q: Queries) -> list[Workflow]:
     return find_all(q, Workflow, "all_workflows", {})
 
 
+def workflows_needing_attention(q: Queries) -> list[Workflow]:
+    """Workflows in error, under repair, with a proposal or a question for a person; archived ones need nobody."""
+    return find_all(q, Workflow, "workflows_needing_attention", {})
+
+
 def topics(q: Queries, workflow_id: str) -> list[Topic]:
     return find_all(q, Topic, "topics_of_workflow", {"workflow_id": workflow_id})
 
@@ -273,7 +332,38 @@ def tasks(q: Queries, workflow_id: str, *, limit: int = PEEK_DEFAULT, before: st
     return find_all(q, MaintenanceTask, "tasks_of_workflow", key)
 
 
-# Mutations, items and the journal.
+# What a script version did.
+
+
+def runs_of_version(q: Queries, version_id: str, *, limit: int = PEEK_DEFAULT, after: str = "") -> list[Run]:
+    """What a version ran, oldest first. `after` is the id of the last one seen."""
+    return find_all(q, Run, "runs_of_version", {"version_id": version_id, "limit": limit, "after": after})
+
+
+def events_of_version(q: Queries, version_id: str, *, limit: int = PEEK_DEFAULT, after: int = 0) -> list[Event]:
+    """Every event that a run of a version held, in append order. `after` is the `seq` of the last one seen."""
+    return find_all(q, Event, "events_of_version", {"version_id": version_id, "limit": limit, "after": after})
+
+
+def mutations_of_version(q: Queries, version_id: str, *, limit: int = PEEK_DEFAULT, after: str = "") -> list[Mutation]:
+    """The calls that a version made or tried, oldest first. `after` is the id of the last one seen.
+
+    A call in an item that failed and was tried again by a newer version counts as that one's.
+    """
+    return find_all(q, Mutation, "mutations_of_version", {"version_id": version_id, "limit": limit, "after": after})
+
+
+def items_of_version(
+    q: Queries, version_id: str, *, limit: int = PEEK_DEFAULT, after: tuple[str, int] = ("", 0)
+) -> list[Item]:
+    """The attempts at items that a version worked on, by item. `after` is the `item_id` and `attempt` of the last one
+    seen. An item that was finished before it was entered is not worked on."""
+    item_id, attempt = after
+    key = {"version_id": version_id, "limit": limit, "item_id": item_id, "attempt": attempt}
+    return find_all(q, Item, "items_of_version", key)
+
+
+# Mutations, approvals, items and the journal.
 
 
 def outputs(q: Queries, workflow_id: str, *, limit: int = PEEK_DEFAULT, before: str = _LAST_ID) -> list[Mutation]:
@@ -299,6 +389,23 @@ def unsettled_mutations(q: Queries, workflow_id: str) -> list[Mutation]:
 def mutations_to_reconcile(q: Queries, now: Millis, *, limit: int = PEEK_DEFAULT) -> list[Mutation]:
     """Mutations whose next check is due, the longest due first."""
     return find_all(q, Mutation, "mutations_to_reconcile", {"now": now, "limit": limit})
+
+
+def mutations_due(q: Queries, workflow_id: str, now: Millis) -> list[Mutation]:
+    """Mutations of one workflow whose next check is due, the longest due first."""
+    return find_all(q, Mutation, "mutations_due", {"workflow_id": workflow_id, "now": now})
+
+
+def open_approvals(q: Queries, workflow_id: str | None = None) -> list[Approval]:
+    """Questions that wait for a person, oldest first: everywhere, or in one workflow."""
+    if workflow_id is None:
+        return find_all(q, Approval, "open_approvals", {})
+    return find_all(q, Approval, "open_approvals_of_workflow", {"workflow_id": workflow_id})
+
+
+def approvals_due(q: Queries, workflow_id: str, now: Millis) -> list[Approval]:
+    """Questions of a workflow that nobody answered in time, the longest due first."""
+    return find_all(q, Approval, "approvals_due", {"workflow_id": workflow_id, "now": now})
 
 
 def item_attempts(q: Queries, workflow_id: str, item_id: str) -> list[Item]:

@@ -441,6 +441,10 @@ def save_item(tx: Transaction, item: Item) -> None:
     tx.run("save_item", as_params(item))
 
 
+def record_item_run(tx: Transaction, item: Item) -> None:
+    tx.run("record_item_run", as_params(item))
+
+
 # Maintenance.
 
 

@@ -16,12 +16,25 @@ def check_agenda(q: Queries) -> None:
         first, said = first_work(snapshot), agenda.pop(workflow.id, None)
         assert first is None or said is not None, f"left out: {snapshot}"
         assert first is None or said is None or said <= first, f"too late, at {said}: {snapshot}"
-        assert said is None or _nothing_stops(snapshot), f"nothing of it may run: {snapshot}"
+        assert said is None or _nothing_stops(snapshot) or _questions(snapshot), f"nothing is to be done: {snapshot}"
     assert not agenda, "nobody knows these workflows"
 
 
 def first_work(snapshot: Snapshot) -> Millis | None:
     """The earliest time at which there is something to do; none if there is nothing."""
+    return min((at for at in (_first_run(snapshot), *_questions(snapshot)) if at is not None), default=None)
+
+
+def _questions(snapshot: Snapshot) -> list[Millis]:
+    """What is to be done about a workflow although nothing of it may run."""
+    if snapshot.workflow.status is WorkflowStatus.ARCHIVED:
+        return []
+    task = snapshot.task
+    repair = (task.next_attempt_at or 0) if task and task.held_version_id is None else None
+    return [at for at in (snapshot.approval_expires_at, snapshot.reconcile_at, repair) if at is not None]
+
+
+def _first_run(snapshot: Snapshot) -> Millis | None:
     if not _nothing_stops(snapshot):
         return None
     if snapshot.active_run_id or snapshot.open_session_id:

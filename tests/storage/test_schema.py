@@ -121,6 +121,7 @@ GROWING = frozenset(
         "event_roots",
         "events",
         "grant_uses",
+        "item_runs",
         "items",
         "journal",
         "maintenance_tasks",
@@ -144,6 +145,15 @@ def test_no_statement_reads_a_whole_table_that_grows(database: apsw.Connection, 
     for step in plan:
         if (scanned := re.match(r"SCAN (\w+)", step)) and " USING " not in step:
             assert by_alias.get(scanned[1], scanned[1]) not in GROWING, plan
+
+
+def test_healthy_workflows_cost_nothing_when_those_that_need_attention_are_asked_for(
+    database: apsw.Connection,
+) -> None:
+    sql = statements.queries()["workflows_needing_attention"].sql
+    plan = [str(row[3]) for row in database.execute(f"EXPLAIN QUERY PLAN {sql}")]
+    looked = {step.partition(" USING ")[2].removeprefix("COVERING ") for step in plan if step.startswith("SCAN")}
+    assert looked == {"INDEX workflows_in_error", "INDEX workflows_in_maintenance", "INDEX approvals_open"}
 
 
 def test_an_illegal_row_cannot_be_written_whoever_writes_it(database: apsw.Connection) -> None:

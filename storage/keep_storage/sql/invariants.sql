@@ -187,6 +187,13 @@ SELECT h.workflow_id, h.name, h.seen FROM handlers h
 WHERE h.seen > (SELECT COALESCE(SUM(t.writes), 0) FROM topics t
     WHERE t.workflow_id = h.workflow_id AND t.consumer = h.name);
 
+-- name: item_is_in_the_history_of_its_run (deep)
+-- The run inside an unfinished item is in the history of that attempt.
+SELECT i.item_id, i.attempt, i.run_id FROM items i
+WHERE i.is_open = 1 AND i.state NOT IN ('done', 'skipped')
+    AND NOT EXISTS (SELECT 1 FROM item_runs h WHERE h.run_id = i.run_id AND h.workflow_id = i.workflow_id
+        AND h.item_id = i.item_id AND h.attempt = i.attempt);
+
 -- name: earlier_attempts_are_finished (deep)
 -- Only the latest attempt at an item can be under way.
 SELECT i.item_id, i.attempt FROM items i

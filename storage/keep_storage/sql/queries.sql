@@ -199,8 +199,17 @@ ORDER BY id;
 SELECT w.*,
     (SELECT id FROM runs WHERE workflow_id = w.id AND status = 'active'),
     (SELECT id FROM sessions WHERE workflow_id = w.id AND ended_at IS NULL),
-    (SELECT handler FROM runs WHERE id = w.pending_retry_run_id)
+    (SELECT handler FROM runs WHERE id = w.pending_retry_run_id),
+    (SELECT MIN(expires_at) FROM approvals WHERE workflow_id = w.id AND status = 'open'),
+    (SELECT MIN(next_reconcile_at) FROM mutations WHERE workflow_id = w.id AND next_reconcile_at IS NOT NULL)
 FROM workflows w WHERE w.id = :id;
+
+-- name: task_at_work
+-- The repair under way, and how often its handler was repaired.
+SELECT t.id, t.run_id, r.handler, t.attempts, h.repairs, t.next_attempt_at, t.held_version_id
+FROM maintenance_tasks t JOIN runs r ON r.id = t.run_id
+JOIN handlers h ON h.workflow_id = r.workflow_id AND h.name = r.handler
+WHERE t.workflow_id = :workflow_id AND t.status = 'open';
 
 -- name: handlers_at_work
 -- The declared handlers of a workflow: when each may run, and for a consumer its oldest pending event and whether its
@@ -235,6 +244,27 @@ UNION ALL
 SELECT workflow_id, MIN(CASE WHEN retry_at > COALESCE(next_run_at, wake_at) THEN retry_at
     ELSE COALESCE(next_run_at, wake_at) END)
 FROM handlers WHERE declared = 1 AND COALESCE(next_run_at, wake_at) IS NOT NULL GROUP BY workflow_id;
+
+-- name: times_of_questions
+-- When something is to be done about a workflow that need not run: a question expires, a doubt is looked into, a
+-- repair is tried.
+SELECT a.workflow_id, a.expires_at FROM approvals a JOIN workflows w ON w.id = a.workflow_id
+WHERE a.status = 'open' AND a.expires_at IS NOT NULL AND w.status <> 'archived'
+UNION ALL
+SELECT m.workflow_id, m.next_reconcile_at FROM mutations m JOIN workflows w ON w.id = m.workflow_id
+WHERE m.next_reconcile_at IS NOT NULL AND w.status <> 'archived'
+UNION ALL
+SELECT t.workflow_id, COALESCE(t.next_attempt_at, 0) FROM maintenance_tasks t JOIN workflows w ON w.id = t.workflow_id
+WHERE t.status = 'open' AND t.held_version_id IS NULL AND w.status <> 'archived';
+
+-- name: workflows_needing_attention
+-- Those that a person should look at: in error, under repair (as is every one with a held proposal), or with a
+-- question.
+SELECT * FROM workflows WHERE status <> 'archived' AND id IN (
+    SELECT id FROM workflows WHERE error <> ''
+    UNION SELECT id FROM workflows WHERE maintenance = 1
+    UNION SELECT workflow_id FROM approvals WHERE status = 'open')
+ORDER BY id;
 
 -- name: admission
 -- All that decides whether a run may start in a session.
@@ -291,6 +321,10 @@ SELECT * FROM runs WHERE status = 'active' AND (workflow_id = :workflow_id OR :e
 -- name: runs_of_workflow
 -- Its runs, newest first, before a cursor.
 SELECT * FROM runs WHERE workflow_id = :workflow_id AND id < :before ORDER BY id DESC LIMIT :limit;
+
+-- name: runs_of_version
+-- What a script version ran, oldest first, after a cursor.
+SELECT * FROM runs WHERE version_id = :version_id AND id > :after ORDER BY id LIMIT :limit;
 
 -- name: publish_event
 -- Append, or let the last write win while the event is pending. Nothing comes back if it is pinned, or if it is the
@@ -395,6 +429,13 @@ WHERE t.workflow_id = :workflow_id ORDER BY e.seq DESC LIMIT :limit;
 -- The events a run held, in append order.
 SELECT e.* FROM reservations r JOIN events e ON e.id = r.event_id WHERE r.run_id = :run_id ORDER BY e.seq;
 
+-- name: events_of_version
+-- Every event that a run of a script version held, in append order, after a cursor.
+SELECT e.* FROM events e WHERE e.seq IN (
+    SELECT DISTINCT o.seq FROM runs r JOIN reservations h ON h.run_id = r.id JOIN events o ON o.id = h.event_id
+    WHERE r.version_id = :version_id AND o.seq > :after ORDER BY o.seq LIMIT :limit)
+ORDER BY e.seq;
+
 -- name: runs_of_event
 -- Every run that ever held an event, oldest first.
 SELECT r.* FROM reservations r WHERE r.event_id = :event_id ORDER BY r.run_id;
@@ -428,6 +469,11 @@ SELECT * FROM mutations WHERE identity_key = :identity_key;
 -- name: mutations_of_run
 -- Its mutations, oldest first.
 SELECT * FROM mutations WHERE run_id = :run_id ORDER BY id;
+
+-- name: mutations_of_version
+-- The mutations of the runs of a script version, oldest first, after a cursor.
+SELECT m.* FROM runs r JOIN mutations m ON m.run_id = r.id
+WHERE r.version_id = :version_id AND m.id > :after ORDER BY m.id LIMIT :limit;
 
 -- name: mutations_of_workflow
 -- Its mutations, newest first, before a cursor.
@@ -473,6 +519,11 @@ ORDER BY m.id;
 SELECT * FROM mutations WHERE next_reconcile_at IS NOT NULL AND next_reconcile_at <= :now
 ORDER BY next_reconcile_at LIMIT :limit;
 
+-- name: mutations_due
+-- The same for one workflow.
+SELECT * FROM mutations WHERE workflow_id = :workflow_id AND next_reconcile_at IS NOT NULL AND next_reconcile_at <= :now
+ORDER BY next_reconcile_at, id;
+
 -- name: unsettled_mutations
 -- What a workflow does not know, or has not sent.
 SELECT * FROM mutations WHERE workflow_id = :workflow_id AND status NOT IN ('applied', 'failed') ORDER BY id;
@@ -491,6 +542,19 @@ SELECT * FROM approvals WHERE id = :id;
 -- The question that a mutation waits for.
 SELECT * FROM approvals WHERE mutation_id = :mutation_id AND status = 'open';
 
+-- name: open_approvals
+-- All questions to people, oldest first.
+SELECT * FROM approvals WHERE status = 'open' ORDER BY requested_at, id;
+
+-- name: open_approvals_of_workflow
+-- The same for one workflow.
+SELECT * FROM approvals WHERE workflow_id = :workflow_id AND status = 'open' ORDER BY requested_at, id;
+
+-- name: approvals_due
+-- Questions of a workflow that nobody answered in time, the longest due first.
+SELECT * FROM approvals WHERE workflow_id = :workflow_id AND status = 'open' AND expires_at <= :now
+ORDER BY expires_at, id;
+
 -- name: decide_approval
 -- The answer, given once.
 UPDATE approvals SET status = :status, decided_at = :decided_at, decided_by = :decided_by, reason = :reason
@@ -503,6 +567,18 @@ VALUES (:workflow_id, :item_id, :attempt, :title, :state, :run_id, :is_open, :er
 ON CONFLICT (workflow_id, item_id, attempt) DO UPDATE SET
     title = excluded.title, state = excluded.state, run_id = excluded.run_id, is_open = excluded.is_open,
     error = excluded.error, updated_at = excluded.updated_at;
+
+-- name: record_item_run
+-- History: this run entered this item before it was finished.
+INSERT INTO item_runs (run_id, workflow_id, item_id, attempt) VALUES (:run_id, :workflow_id, :item_id, :attempt)
+ON CONFLICT (run_id, workflow_id, item_id, attempt) DO NOTHING;
+
+-- name: items_of_version
+-- The attempts at items that runs of a script version entered before they were finished, by item, after a cursor.
+SELECT DISTINCT i.* FROM runs r JOIN item_runs h ON h.run_id = r.id
+JOIN items i ON i.workflow_id = h.workflow_id AND i.item_id = h.item_id AND i.attempt = h.attempt
+WHERE r.version_id = :version_id AND (i.item_id, i.attempt) > (:item_id, :attempt)
+ORDER BY i.item_id, i.attempt LIMIT :limit;
 
 -- name: latest_item
 -- The current attempt at an item.

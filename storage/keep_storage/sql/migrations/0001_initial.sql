@@ -31,6 +31,8 @@ CREATE TABLE workflows (
 ) STRICT;
 
 CREATE INDEX workflows_by_name ON workflows (name, created_at) WHERE status <> 'archived';
+CREATE INDEX workflows_in_error ON workflows (id) WHERE error <> '';
+CREATE INDEX workflows_in_maintenance ON workflows (id) WHERE maintenance = 1;
 
 CREATE TABLE script_versions (
     id           TEXT NOT NULL PRIMARY KEY,
@@ -142,6 +144,7 @@ CREATE TABLE runs (
 CREATE UNIQUE INDEX one_active_run ON runs (workflow_id) WHERE status = 'active';
 CREATE INDEX runs_of_session ON runs (session_id);
 CREATE INDEX runs_of_workflow ON runs (workflow_id, id);
+CREATE INDEX runs_of_version ON runs (version_id, id);
 CREATE INDEX runs_retrying ON runs (retry_of) WHERE retry_of IS NOT NULL;
 
 CREATE TABLE events (
@@ -204,6 +207,15 @@ CREATE TABLE items (
 
 CREATE UNIQUE INDEX one_open_item ON items (run_id) WHERE is_open = 1;
 
+CREATE TABLE item_runs (
+    run_id      TEXT NOT NULL REFERENCES runs (id),
+    workflow_id TEXT NOT NULL,
+    item_id     TEXT NOT NULL,
+    attempt     INTEGER NOT NULL,
+    PRIMARY KEY (run_id, workflow_id, item_id, attempt),
+    FOREIGN KEY (workflow_id, item_id, attempt) REFERENCES items (workflow_id, item_id, attempt)
+) STRICT, WITHOUT ROWID;
+
 CREATE TABLE mutations (
     id                 TEXT NOT NULL PRIMARY KEY,
     identity_key       TEXT NOT NULL CONSTRAINT mutation_identity_is_unique UNIQUE,
@@ -252,6 +264,8 @@ CREATE INDEX mutations_of_run ON mutations (run_id);
 CREATE INDEX mutations_of_item ON mutations (workflow_id, item_id, item_attempt) WHERE item_id IS NOT NULL;
 CREATE INDEX mutations_unsettled ON mutations (workflow_id) WHERE status NOT IN ('applied', 'failed');
 CREATE INDEX mutations_to_reconcile ON mutations (next_reconcile_at) WHERE next_reconcile_at IS NOT NULL;
+CREATE INDEX mutations_to_reconcile_of_workflow ON mutations (workflow_id, next_reconcile_at)
+    WHERE next_reconcile_at IS NOT NULL;
 
 CREATE TABLE approvals (
     id           TEXT NOT NULL PRIMARY KEY,
@@ -268,6 +282,7 @@ CREATE TABLE approvals (
 ) STRICT;
 
 CREATE UNIQUE INDEX one_open_approval ON approvals (mutation_id) WHERE status = 'open';
+CREATE INDEX approvals_open ON approvals (workflow_id, expires_at) WHERE status = 'open';
 
 CREATE TABLE grants (
     workflow_id TEXT NOT NULL REFERENCES workflows (id),
