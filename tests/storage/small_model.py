@@ -1,9 +1,11 @@
 """The execution model said a second time: dicts and rules, from the specification and not from the library.
 
 `after(state, operation, now)` gives the state that follows, or nothing if the operation is refused. It knows no
-reasons, no texts and no times; what it does know is compared with the database, key by key, after every step.
+reasons, hardly a text, and of the times only those that decide something; what it does know is compared with the
+database, key by key, after every step.
 """
 
+import json
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -14,7 +16,8 @@ Row = dict[str, Any]
 State = dict[str, dict[Key, Row]]
 
 TABLES = (
-    "workflows versions topics handlers grants sessions runs events reservations roots mutations approvals items tasks"
+    "workflows versions topics handlers grants uses sessions runs events reservations roots mutations approvals items "
+    "item_runs tasks"
 )
 
 DOUBT = ("in_flight", "needs_reconcile", "indeterminate")
@@ -55,6 +58,7 @@ MAY_SAY = {
 NO_ERROR: Row = {"has_error": False, "error_run_id": None}
 NO_FAILURES: Row = {"failures": 0, "retry_at": None}
 UNTRIED: Row = {"seen": None, **NO_FAILURES}
+NOT_WAITING: Row = {"next_attempt_at": None, "held_version_id": None}
 
 STATUS_BEFORE = {
     "paused": ("active",),
@@ -194,7 +198,7 @@ def activate_script(s: State, op: ops.ActivateScript, now: int) -> None:
 def declare_handler(s: State, workflow_id: str, spec: ops.HandlerSpec) -> None:
     """Its state stays. So does the time of its next run, while kind and schedule stay."""
     new = {"kind": str(spec.kind), "declared": True, "schedule": None, "next_run_at": None, "wake_at": None}
-    old = s["handlers"].get((workflow_id, spec.name), {"state": None, **UNTRIED, **new})
+    old = s["handlers"].get((workflow_id, spec.name), {"state": None, "repairs": 0, **UNTRIED, **new})
     if spec.kind == "consumer":
         new["wake_at"] = old["wake_at"]
     else:
@@ -206,7 +210,32 @@ def declare_handler(s: State, workflow_id: str, spec: ops.HandlerSpec) -> None:
 
 def grant_permission(s: State, op: ops.GrantPermission, now: int) -> None:
     get(s, "workflows", op.workflow_id)
-    s["grants"][op.workflow_id, op.major, op.permission] = {"policy": op.policy}
+    must(op.permission.strip())
+    must(is_object(op.limits))
+    s["grants"][op.workflow_id, op.major, op.permission] = {"policy": op.policy, "limits": op.limits}
+
+
+def is_object(text: str) -> bool:
+    try:
+        return isinstance(json.loads(text), dict)
+    except ValueError:
+        return False
+
+
+def revoke_permission(s: State, op: ops.RevokePermission, now: int) -> None:
+    key = (op.workflow_id, op.major, op.permission)
+    get(s, "grants", key)
+    del s["grants"][key]
+
+
+def use_grant(s: State, op: ops.UseGrant, now: int) -> None:
+    run = get(s, "runs", op.run_id)
+    must(run["status"] == "active")
+    must(op.permission.strip())
+    key = (run["workflow_id"], op.permission, op.day)
+    used = s["uses"].get(key, {"calls": 0})["calls"]
+    must(used < op.per_day)
+    s["uses"][key] = {"calls": used + 1}
 
 
 def set_status(status: str) -> Callable[[State, Any, int], None]:
@@ -247,13 +276,38 @@ def clear_workflow_error(s: State, op: ops.ClearWorkflowError, now: int) -> None
 
 def create_maintenance_task(s: State, op: ops.CreateMaintenanceTask, now: int) -> None:
     must(get(s, "workflows", op.workflow_id)["maintenance"])
-    must(not where(s, "tasks", workflow_id=op.workflow_id, status="open"))
+    must(not open_task(s, op.workflow_id))
     order_repair(s, op.workflow_id)
 
 
 def order_repair(s: State, workflow_id: str) -> None:
     failed = where(s, "runs", workflow_id=workflow_id, status="failed:logic")[-1]
-    s["tasks"][failed] = {"workflow_id": workflow_id, "status": "open"}
+    s["tasks"][failed] = {"workflow_id": workflow_id, "status": "open", "attempts": 0, "problem": "", **NOT_WAITING}
+
+
+def open_task(s: State, workflow_id: str) -> str | None:
+    return next(iter(where(s, "tasks", workflow_id=workflow_id, status="open")), None)
+
+
+def failed_handler(s: State, workflow_id: str) -> Row:
+    """The handler that the repair is about: that of the last run that failed by its logic."""
+    failed = where(s, "runs", workflow_id=workflow_id, status="failed:logic")[-1]
+    return s["handlers"][workflow_id, s["runs"][failed]["handler"]]
+
+
+def note_repair_attempt(s: State, op: ops.NoteRepairAttempt, now: int) -> None:
+    task = get(s, "tasks", open_task(s, op.workflow_id))
+    task |= NOT_WAITING
+    task |= {"attempts": task["attempts"] + 1, "problem": op.problem, "next_attempt_at": op.next_attempt_at}
+    failed_handler(s, op.workflow_id)["repairs"] += 1
+
+
+def hold_proposal(s: State, op: ops.HoldProposal, now: int) -> None:
+    task = get(s, "tasks", open_task(s, op.workflow_id))
+    must(get(s, "versions", op.version_id)["workflow_id"] == op.workflow_id)
+    must(op.version_id != s["workflows"][op.workflow_id]["active_version_id"])
+    must(task["held_version_id"] is None)
+    task |= {"held_version_id": op.version_id, "next_attempt_at": None, "problem": op.problem}
 
 
 def exit_maintenance_mode(s: State, op: ops.ExitMaintenanceMode, now: int) -> None:
@@ -262,8 +316,12 @@ def exit_maintenance_mode(s: State, op: ops.ExitMaintenanceMode, now: int) -> No
     workflow["maintenance"] = False
     for handler in handlers_of(s, op.workflow_id):
         handler |= NO_FAILURES
-    for task in where(s, "tasks", workflow_id=op.workflow_id, status="open"):
-        s["tasks"][task]["status"] = "done"
+        if op.by_person:
+            handler["repairs"] = 0
+    if not op.by_person:
+        failed_handler(s, op.workflow_id)["repairs"] += 1
+    if task := open_task(s, op.workflow_id):
+        s["tasks"][task] |= {"status": "done", **NOT_WAITING}
 
 
 # Sessions.
@@ -336,6 +394,7 @@ def create_run(s: State, op: ops.CreateRun, now: int) -> None:
         "mutation_result": None,
         "cost_micros": 0,
     }
+    s["runs"][op.id]["version_id"] = s["workflows"][workflow_id]["active_version_id"]
 
 
 def writes(s: State, workflow_id: str, consumer: str) -> int:
@@ -362,7 +421,7 @@ def create_retry_run(s: State, op: ops.CreateRetryRun, now: int) -> None:
     must(workflow["pending_retry_run_id"] == op.failed_run_id)
     workflow["pending_retry_run_id"] = None
     again = {"session_id": op.session_id, "phase": "emitting", "status": "active", "retry_of": op.failed_run_id}
-    s["runs"][op.id] = failed | again | {"cost_micros": 0}
+    s["runs"][op.id] = failed | again | {"cost_micros": 0, "version_id": workflow["active_version_id"]}
     for event in held(s, op.failed_run_id):
         s["reservations"][op.id, event] = {}
         if s["events"][event]["reserved_by_run_id"] == op.failed_run_id:
@@ -481,6 +540,7 @@ def commit(s: State, run: Row, op: ops.CommitConsumer | ops.CommitProducer | ops
     s["sessions"][run["session_id"]]["handler_run_count"] += 1
     handler = s["handlers"][run["workflow_id"], run["handler"]]
     handler |= NO_FAILURES
+    handler["repairs"] = 0
     if op.state is not None:
         handler["state"] = op.state
 
@@ -539,6 +599,7 @@ def create_mutation(s: State, op: ops.CreateMutation, now: int) -> None:
     must(not (op.send and op.ask_first))
     must(not unsettled(s, op.run_id))
     row = {"run_id": op.run_id, "status": "in_flight" if op.send else "pending", "resolved_by": None, "version": 1}
+    row["next_reconcile_at"] = None
     if run["kind"] == "consumer":
         must(op.item is None and run["phase"] == "mutating")
         must(not where(s, "mutations", identity_key=op.run_id))
@@ -571,8 +632,15 @@ def create_mutation(s: State, op: ops.CreateMutation, now: int) -> None:
         s["approvals"][op.ask_first.approval_id] = question
 
 
-def relabel(s: State, mutation_id: str, status: str) -> None:
-    s["mutations"][mutation_id] |= {"status": status, "version": s["mutations"][mutation_id]["version"] + 1}
+def relabel(s: State, mutation_id: str, status: str, next_reconcile_at: int | None = None) -> None:
+    mutation = s["mutations"][mutation_id]
+    mutation |= {"status": status, "version": mutation["version"] + 1, "next_reconcile_at": next_reconcile_at}
+
+
+def doubt(s: State, mutation_id: str, status: str, next_reconcile_at: int | None, now: int) -> None:
+    """What must be reconciled always has a time."""
+    at = (now if next_reconcile_at is None else next_reconcile_at) if status == "needs_reconcile" else None
+    relabel(s, mutation_id, status, at)
 
 
 def judged(s: State, op: Any) -> Row:
@@ -588,7 +656,7 @@ def update_mutation_status(s: State, op: ops.UpdateMutationStatus, now: int) -> 
     must(op.status in LABELS[mutation["status"]])
     must(not open_approval(s, op.mutation_id))
     must(op.status != "needs_reconcile" or mutation["reconcilable"])
-    relabel(s, op.mutation_id, op.status)
+    doubt(s, op.mutation_id, op.status, op.next_reconcile_at, now)
 
 
 def apply_mutation(s: State, op: ops.ApplyMutation, now: int) -> None:
@@ -676,6 +744,8 @@ def open_the_item(s: State, op: ops.OpenItem, now: int) -> None:
     key = latest_item(s, run["workflow_id"], op.item_id) or (run["workflow_id"], op.item_id, 1)
     s["items"].setdefault(key, {"state": "processing"})
     s["items"][key] |= {"run_id": op.run_id, "is_open": True}
+    if s["items"][key]["state"] not in ("done", "skipped"):
+        s["item_runs"][op.run_id, key] = {}
 
 
 def close_item(s: State, op: ops.CloseItem, now: int) -> None:
@@ -722,7 +792,7 @@ def recover_crashed_runs(s: State, op: ops.RecoverCrashedRuns, now: int) -> None
             recover_run(s, run_id, now)
     for mutation_id, mutation in s["mutations"].items():
         if mutation["status"] in DOUBT and op.workflow_id in (None, mutation["workflow_id"]):
-            admit_not_knowing(s, mutation_id)
+            admit_not_knowing(s, mutation_id, now)
             if s["runs"][mutation["run_id"]]["status"] == "paused:approval":
                 stop(s, mutation["run_id"], "paused:reconciliation", now)
 
@@ -730,7 +800,7 @@ def recover_crashed_runs(s: State, op: ops.RecoverCrashedRuns, now: int) -> None
 def recover_run(s: State, run_id: str, now: int) -> None:
     mutation_id = unsettled(s, run_id)
     if mutation_id and s["mutations"][mutation_id]["status"] in DOUBT:
-        admit_not_knowing(s, mutation_id)
+        admit_not_knowing(s, mutation_id, now)
         stop(s, run_id, "paused:reconciliation", now)
     elif mutation_id and open_approval(s, mutation_id):
         stop(s, run_id, "paused:approval", now)
@@ -740,10 +810,10 @@ def recover_run(s: State, run_id: str, now: int) -> None:
         stop(s, run_id, "crashed", now)
 
 
-def admit_not_knowing(s: State, mutation_id: str) -> None:
+def admit_not_knowing(s: State, mutation_id: str, now: int) -> None:
     mutation = s["mutations"][mutation_id]
     if mutation["status"] == "in_flight":
-        relabel(s, mutation_id, "needs_reconcile" if mutation["reconcilable"] else "indeterminate")
+        doubt(s, mutation_id, "needs_reconcile" if mutation["reconcilable"] else "indeterminate", None, now)
 
 
 def recover_unfinished_sessions(s: State, op: ops.RecoverUnfinishedSessions, now: int) -> None:
@@ -754,7 +824,7 @@ def recover_unfinished_sessions(s: State, op: ops.RecoverUnfinishedSessions, now
 
 def recover_maintenance_mode(s: State, op: ops.RecoverMaintenanceMode, now: int) -> None:
     for workflow_id in where(s, "workflows", maintenance=True):
-        if op.workflow_id in (None, workflow_id) and not where(s, "tasks", workflow_id=workflow_id, status="open"):
+        if op.workflow_id in (None, workflow_id) and not open_task(s, workflow_id):
             order_repair(s, workflow_id)
 
 
@@ -763,6 +833,8 @@ RULES: dict[type[ops.Operation[Any]], Callable[[State, Any, int], None]] = {
     ops.AddScriptVersion: add_script_version,
     ops.ActivateScript: activate_script,
     ops.GrantPermission: grant_permission,
+    ops.RevokePermission: revoke_permission,
+    ops.UseGrant: use_grant,
     ops.PauseWorkflow: set_status("paused"),
     ops.ResumeWorkflow: set_status("active"),
     ops.ArchiveWorkflow: set_status("archived"),
@@ -792,6 +864,8 @@ RULES: dict[type[ops.Operation[Any]], Callable[[State, Any, int], None]] = {
     ops.SkipItem: skip_item,
     ops.ReprocessItem: reprocess_item,
     ops.CreateMaintenanceTask: create_maintenance_task,
+    ops.NoteRepairAttempt: note_repair_attempt,
+    ops.HoldProposal: hold_proposal,
     ops.ExitMaintenanceMode: exit_maintenance_mode,
     ops.RecoverCrashedRuns: recover_crashed_runs,
     ops.RecoverUnfinishedSessions: recover_unfinished_sessions,

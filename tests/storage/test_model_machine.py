@@ -42,6 +42,7 @@ from keep_storage.model import (
     Workflow,
 )
 from keep_storage.operations import HandlerSpec, Publish, Refused, Reserve, RunError, Together
+from keep_storage.reads import Snapshot
 from tests.storage import small_model as small
 from tests.storage.due import check_agenda
 from tests.storage.world import WORKFLOW, World
@@ -63,15 +64,16 @@ LOOKS: dict[str, tuple[str, str, str]] = {
     "topics": ("workflow_id name", "declared consumer writes", "topics"),
     "handlers": (
         "workflow_id name",
-        "kind declared schedule next_run_at state wake_at seen failures retry_at",
+        "kind declared schedule next_run_at state wake_at seen failures retry_at repairs",
         "handlers",
     ),
-    "grants": ("workflow_id major permission", "policy", "grants"),
+    "grants": ("workflow_id major permission", "policy limits", "grants"),
+    "uses": ("workflow_id permission day", "calls", "grant_uses"),
     "sessions": ("id", "workflow_id result handler_run_count cost_micros", "sessions"),
     "runs": (
         "id",
-        "workflow_id session_id handler kind phase status mutation_outcome retry_of reserved_count seen prepare_result "
-        "mutation_result cost_micros",
+        "workflow_id session_id version_id handler kind phase status mutation_outcome retry_of reserved_count seen "
+        "prepare_result mutation_result cost_micros",
         "runs",
     ),
     "events": (
@@ -81,12 +83,13 @@ LOOKS: dict[str, tuple[str, str, str]] = {
     ),
     "mutations": (
         "id",
-        "workflow_id run_id identity_key item_id item_attempt reconcilable status version resolved_by result",
+        "workflow_id run_id identity_key item_id item_attempt reconcilable status version resolved_by result "
+        "next_reconcile_at",
         "mutations",
     ),
     "approvals": ("id", "mutation_id status expires_at", "approvals"),
     "items": ("workflow_id item_id attempt", "state run_id is_open", "items"),
-    "tasks": ("run_id", "workflow_id status", "maintenance_tasks"),
+    "tasks": ("run_id", "workflow_id status attempts next_attempt_at held_version_id problem", "maintenance_tasks"),
 }
 """Where each table of the small model is in the database: its key, its columns, and what to select them from."""
 
@@ -148,7 +151,10 @@ class Duel:
         self.content = self.dump()
         self.agree(expected)
         self.is_in_the_journal(operation, before)
-        self.is_what_was_stored(answer)
+        if isinstance(operation, ops.RevokePermission):
+            self.is_what_was_there(answer, before)
+        else:
+            self.is_what_was_stored(answer)
         self.seen.update(noteworthy(operation, self.state, expected))
         self.state = expected
 
@@ -165,6 +171,7 @@ class Duel:
         broken = invariants.check(self.store.queries(), deep=True)
         assert not broken, "\n".join(map(str, broken))
         self.is_in_the_snapshots(expected)
+        self.are_listed(expected)
         check_agenda(self.store.queries())
 
     def is_in_the_snapshots(self, expected: State) -> None:
@@ -180,11 +187,67 @@ class Duel:
             assert {view.name for view in snapshot.handlers} == declared
             for view in snapshot.handlers:
                 assert view.has_news == small.has_news(expected, workflow_id, view.name), view
+            self.waits_as_the_model_knows(snapshot, expected)
+
+    def waits_as_the_model_knows(self, snapshot: Snapshot, expected: State) -> None:
+        """Questions, doubts and the repair of a workflow, in its snapshot and in the lists."""
+        q, workflow_id, far = self.store.queries(), snapshot.workflow.id, self.now + 1000
+        questions = {
+            key: row["expires_at"]
+            for key, row in expected["approvals"].items()
+            if row["status"] == "open" and expected["mutations"][row["mutation_id"]]["workflow_id"] == workflow_id
+        }
+        doubts = {
+            key: row["next_reconcile_at"]
+            for key, row in expected["mutations"].items()
+            if row["workflow_id"] == workflow_id and row["next_reconcile_at"] is not None
+        }
+        expiring = {key: at for key, at in questions.items() if at is not None}
+        assert snapshot.approval_expires_at == min(expiring.values(), default=None)
+        assert snapshot.reconcile_at == min(doubts.values(), default=None)
+        assert {each.id for each in reads.open_approvals(q, workflow_id)} == set(questions)
+        assert {each.id for each in reads.approvals_due(q, workflow_id, far)} == set(expiring)
+        assert {each.id for each in reads.mutations_due(q, workflow_id, far)} == set(doubts)
+        failed = small.open_task(expected, workflow_id)
+        assert (snapshot.task and snapshot.task.run_id) == failed
+        if failed and snapshot.task:
+            task, handler = expected["tasks"][failed], small.failed_handler(expected, workflow_id)
+            assert snapshot.task.handler == expected["runs"][failed]["handler"]
+            assert snapshot.task.repairs == handler["repairs"]
+            for name in ("attempts", "next_attempt_at", "held_version_id"):
+                assert getattr(snapshot.task, name) == task[name]
+
+    def are_listed(self, expected: State) -> None:
+        """Who needs a person, and what each version did, as the model knows it."""
+        q = self.store.queries()
+        asked = {
+            expected["mutations"][row["mutation_id"]]["workflow_id"]
+            for row in expected["approvals"].values()
+            if row["status"] == "open"
+        }
+        troubled = {
+            key
+            for key, row in expected["workflows"].items()
+            if row["status"] != "archived" and (row["has_error"] or row["maintenance"] or key in asked)
+        }
+        assert {each.id for each in reads.workflows_needing_attention(q)} == troubled
+        for version_id in expected["versions"]:
+            runs = set(small.where(expected, "runs", version_id=version_id))
+            held = {event for run, event in expected["reservations"] if run in runs}
+            made = {key for key, row in expected["mutations"].items() if row["run_id"] in runs}
+            items = {item[1:] for run, item in expected["item_runs"] if run in runs}
+            assert {each.id for each in reads.runs_of_version(q, version_id, limit=1000)} == runs
+            events = [each.id for each in reads.events_of_version(q, version_id, limit=1000)]
+            assert sorted(events) == sorted(expected["events"][key]["id"] for key in held)
+            assert {each.id for each in reads.mutations_of_version(q, version_id, limit=1000)} == made
+            found = [(each.item_id, each.attempt) for each in reads.items_of_version(q, version_id, limit=1000)]
+            assert found == sorted(items)
 
     def look(self) -> State:
         state: State = {
             "reservations": {(row[0], row[1:]): {} for row in self.connection.execute(RESERVATIONS)},
             "roots": {(row[:3], row[3:]): {} for row in self.connection.execute(ROOTS)},
+            "item_runs": {(row[0], row[1:]): {} for row in self.connection.execute("SELECT * FROM item_runs")},
         }
         for table, (key, columns, source) in LOOKS.items():
             keys, names = key.split(), columns.split()
@@ -219,6 +282,10 @@ class Duel:
             stored = {row[:width]: row for row in self.content[table]}
             said = tuple(msgspec.structs.asdict(answer).values())
             assert stored[said[:width]] == said, "the answer is not what was stored"
+
+    def is_what_was_there(self, gone: Grant, before: dict[str, list[tuple[Any, ...]]]) -> None:
+        """The answer of a removal is the row as it was."""
+        assert tuple(msgspec.structs.asdict(gone).values()) in before["grants"]
 
     def batch(self, operations: Sequence[Operation]) -> None:
         """Commit several at once: each is accepted or refused by itself."""
@@ -265,6 +332,23 @@ def noteworthy(operation: Operation, before: State, after: State) -> Iterator[st
         busy = small.active_run(before, workflow_id)
         known = before["workflows"][workflow_id]["has_error"]
         yield "halted, and an error was there" if known else "halted under a run" if busy else "halted"
+    yield from noteworthy_repairs(operation, before, after)
+
+
+def noteworthy_repairs(operation: Operation, before: State, after: State) -> Iterator[str]:
+    for key, row in after["handlers"].items():
+        was = before["handlers"].get(key, {"repairs": 0})["repairs"]
+        if was and not row["repairs"]:
+            yield f"repairs forgiven by {type(operation).__name__}"
+        if row["repairs"] > was >= REPAIRS_WORTH_SEEING:
+            yield "repaired again and again"
+    for key, row in after["tasks"].items():
+        was = before["tasks"].get(key, {}).get("held_version_id")
+        if was != row["held_version_id"]:
+            yield f"{'held' if row['held_version_id'] else 'dropped'} by {type(operation).__name__}"
+    for key, row in after["uses"].items():
+        if row != before["uses"].get(key) and row["calls"] > 1:
+            yield "used a grant again"
 
 
 CHANGES = (
@@ -279,6 +363,8 @@ CHANGES = (
     ("items", "state"),
     ("tasks", "status"),
 )
+
+REPAIRS_WORTH_SEEING = 3
 
 
 # What may be asked next: what makes sense in the state at hand, what nearly does, and anything at all.
@@ -410,6 +496,9 @@ class Author:
             return ops.CreateRetryRun(self.fresh("run"), retry, session)
         handlers = [key[1] for key, row in self.s["handlers"].items() if key[0] == workflow_id and row["declared"]]
         handler = "digest" if "digest" in handlers and self.likely(20) else self.one(handlers)
+        repaired = [each for each in handlers if self.s["handlers"][workflow_id, each]["repairs"]]
+        if repaired and self.likely(50):
+            handler = self.one(repaired)
         starts = self.s["handlers"][workflow_id, handler]["kind"] == "consumer" and self.likely(80)
         return ops.CreateRun(self.fresh("run"), session, handler, Phase.PREPARING if starts else Phase.PENDING)
 
@@ -418,6 +507,8 @@ class Author:
             return None
         run_id = self.one(self.active_runs())
         run = self.s["runs"][run_id]
+        if self.likely(4):
+            return self.use(run_id)
         if run["kind"] == "producer":
             publishes = self.publishes(run["workflow_id"])
             return ops.CommitProducer(run_id, self.now + 9, publishes, self.one((None, "1", "2")), "[]", self.cost())
@@ -426,6 +517,9 @@ class Author:
         if run["kind"] == "job":
             return self.the_job_goes_on(run_id)
         return self.the_consumer_goes_on(run_id, run)
+
+    def use(self, run_id: str) -> Operation:
+        return ops.UseGrant(run_id, self.one(("mail.send", "mail.read")), self.one((1, 1, 2)), self.one((0, 2, 9)))
 
     def the_consumer_goes_on(self, run_id: str, run: small.Row) -> Operation:
         match run["phase"]:
@@ -551,9 +645,24 @@ class Author:
         if row["has_error"] and (not small.unsettled(self.s, row["error_run_id"]) or self.likely(20)):
             to_do.append(ops.ClearWorkflowError(workflow_id, "ann"))
         if row["maintenance"]:
-            ordered = small.where(self.s, "tasks", workflow_id=workflow_id, status="open")
-            to_do.append((ops.ExitMaintenanceMode if ordered else ops.CreateMaintenanceTask)(workflow_id))
+            to_do.append(self.repairing(workflow_id))
         return self.one(to_do) if to_do else None
+
+    def repairing(self, workflow_id: str) -> Operation:
+        """The repair is ordered, tried, proposed, refused, or over."""
+        task = small.open_task(self.s, workflow_id)
+        if task is None and self.likely(80):
+            return ops.CreateMaintenanceTask(workflow_id)
+        if self.likely(40):
+            return ops.ExitMaintenanceMode(workflow_id, "ann", by_person=self.likely(35))
+        if self.likely(50):
+            at = self.one((None, self.now + 6))
+            return ops.NoteRepairAttempt(workflow_id, self.one(("no", "does not parse")), at, "ann")
+        scripts = small.where(self.s, "versions", workflow_id=workflow_id)
+        idle = [each for each in scripts if each != self.s["workflows"][workflow_id]["active_version_id"]]
+        if not idle or self.likely(10):
+            return ops.AddScriptVersion(self.fresh("ver"), workflow_id, 1, len(scripts), "repaired")
+        return ops.HoldProposal(workflow_id, self.one(idle if self.likely(80) else scripts), "it wants more")
 
     def people_change_their_mind(self) -> Operation:
         workflow_id = self.workflow()
@@ -579,7 +688,11 @@ class Author:
             return ops.RunNow(workflow_id, "ann")
         if self.likely(50):
             return ops.PauseWorkflow(workflow_id, "ann")
-        return ops.GrantPermission(workflow_id, 1, "mail.send", self.one(list(GrantPolicy)))
+        if self.s["grants"] and self.likely(40):
+            workflow, major, permission = self.one(list(self.s["grants"]))
+            return ops.RevokePermission(workflow, major, permission, "ann")
+        limits = self.one(("{}", '{"per_day":5}'))
+        return ops.GrantPermission(workflow_id, 1, "mail.send", self.one(list(GrantPolicy)), limits)
 
     def something_sensible(self) -> Operation:
         turn = self.choose.randrange(100)
@@ -721,7 +834,11 @@ ANYTHING: dict[type[Operation], Callable[[Author], Operation]] = {
         a.id_for("versions", "ver"), a.known("workflows"), 1, a.choose.randrange(9), "source"
     ),
     ops.ActivateScript: lambda a: ops.ActivateScript(a.known("versions"), *a.one(SCRIPTS + BAD_SCRIPTS)),
-    ops.GrantPermission: lambda a: ops.GrantPermission(a.known("workflows"), 1, "mail.read", GrantPolicy.ALLOW),
+    ops.GrantPermission: lambda a: ops.GrantPermission(
+        a.known("workflows"), 1, a.one(("mail.read", " ")), GrantPolicy.ALLOW, a.one(("{}", "[]", "no"))
+    ),
+    ops.RevokePermission: lambda a: ops.RevokePermission(a.known("workflows"), 1, a.one(("mail.read", "mail.send"))),
+    ops.UseGrant: lambda a: a.use(a.known("runs")),
     ops.PauseWorkflow: lambda a: ops.PauseWorkflow(a.known("workflows")),
     ops.ResumeWorkflow: lambda a: ops.ResumeWorkflow(a.known("workflows")),
     ops.ArchiveWorkflow: lambda a: ops.ArchiveWorkflow(a.known("workflows") if a.likely(20) else UNKNOWN),
@@ -755,7 +872,9 @@ ANYTHING: dict[type[Operation], Callable[[Author], Operation]] = {
     ops.SkipItem: lambda a: ops.SkipItem(*a.any_item()),
     ops.ReprocessItem: lambda a: ops.ReprocessItem(*a.any_item()),
     ops.CreateMaintenanceTask: lambda a: ops.CreateMaintenanceTask(a.known("workflows")),
-    ops.ExitMaintenanceMode: lambda a: ops.ExitMaintenanceMode(a.known("workflows")),
+    ops.NoteRepairAttempt: lambda a: ops.NoteRepairAttempt(a.known("workflows"), "no", a.one((None, a.now + 6))),
+    ops.HoldProposal: lambda a: ops.HoldProposal(a.known("workflows"), a.known("versions")),
+    ops.ExitMaintenanceMode: lambda a: ops.ExitMaintenanceMode(a.known("workflows"), by_person=a.likely(50)),
     ops.RecoverCrashedRuns: lambda a: ops.RecoverCrashedRuns(a.known("workflows")),
     ops.RecoverUnfinishedSessions: lambda a: ops.RecoverUnfinishedSessions(a.known("workflows")),
     ops.RecoverMaintenanceMode: lambda a: ops.RecoverMaintenanceMode(a.known("workflows")),
@@ -923,6 +1042,18 @@ MUST_BE_REACHED = (
     "items: failed -> skipped",
     "workflows: active -> archived",
     "tasks: open -> done",
+    "held by HoldProposal",
+    "dropped by NoteRepairAttempt",
+    "dropped by ExitMaintenanceMode",
+    "repairs forgiven by CommitConsumer",
+    "repairs forgiven by CommitProducer",
+    "repairs forgiven by CommitJob",
+    "repairs forgiven by ExitMaintenanceMode",
+    "repaired again and again",
+    "used a grant again",
+    "refused because grant_used_up",
+    "refused because proposal_already_held",
+    "refused because proposal_is_active",
 )
 
 
