@@ -15,6 +15,7 @@ from keep_storage.model import (
     HandlerKind,
     Item,
     ItemState,
+    MaintenanceTask,
     Mutation,
     MutationOutcome,
     MutationStatus,
@@ -30,7 +31,7 @@ from keep_storage.outcomes import mutation_result_for_next
 from keep_storage.reads import HandlerView
 from keep_storage.transaction import Queries
 from tests.crash.outside import Answer, Check, Outside, result_of
-from tests.crash.scenarios import Consumer, Decision, Scenario, Trouble, Verdict
+from tests.crash.scenarios import Consumer, Decision, Repair, Scenario, Trouble, Verdict
 
 FAR: Final = 4_102_444_800_000
 """A time that no test reaches."""
@@ -39,6 +40,9 @@ CHECKS_MAX: Final = 2
 """So often a connector is asked what became of a call before a person is."""
 
 NO_LIMIT: Final = 1_000_000
+
+PERMISSION: Final = "sheets.append"
+TODAY: Final = 20_000
 
 Op = Operation[Any]
 
@@ -174,7 +178,7 @@ class Driver:
 
     def _record(self, run: Run, mutation_id: str, params: str, key: str, item: ItemScope | None = None) -> Op:
         connector = self.scenario.connector
-        return ops.CreateMutation(
+        record = ops.CreateMutation(
             mutation_id,
             run.id,
             "sheets",
@@ -186,6 +190,9 @@ class Driver:
             item=item,
             ask_first=AskFirst(f"apr_{run.id}_{mutation_id}") if connector.asks_first else None,
         )
+        if connector.per_day is None:
+            return record
+        return Together((ops.UseGrant(run.id, PERMISSION, TODAY, connector.per_day), record))
 
     def _send(self, run: Run, mutation: Mutation) -> Op:
         """The mutation of an active run, recorded and not settled."""
@@ -328,9 +335,33 @@ class Driver:
         return None
 
     def _repair(self, q: Queries, workflow: Workflow) -> Op:
-        if reads.open_task(q, workflow.id) is None:
+        task = reads.open_task(q, workflow.id)
+        if task is None:
             return ops.CreateMaintenanceTask(workflow.id)
-        return ops.ExitMaintenanceMode(workflow.id) if self._is_repaired(q) else self._next_of_release(q, 1)
+        by_person = self.scenario.repair is not Repair.AUTOMATIC
+        if self._is_repaired(q):
+            return ops.ExitMaintenanceMode(workflow.id, "ann" if by_person else "machine", by_person)
+        match self.scenario.repair:
+            case Repair.BY_A_PERSON:
+                return self._next_of_release(q, 1)
+            case Repair.AUTOMATIC if task.attempts == 0:
+                return ops.NoteRepairAttempt(workflow.id, "The proposal does not parse.", task.created_at + 1)
+            case Repair.AUTOMATIC:
+                return self._next_of_release(q, 1)
+            case Repair.PROPOSED:
+                return self._propose(q, task)
+
+    def _propose(self, q: Queries, task: MaintenanceTask) -> Op:
+        """The machine proposes, the person decides: no to the first, yes to the second."""
+        minor = task.attempts + 1
+        add, activate = self._release(minor)
+        if reads.version(q, self.version_id(minor)) is None:
+            return add
+        if task.held_version_id is None:
+            return ops.HoldProposal(self.workflow_id, self.version_id(minor), "It wants to send mail.")
+        if task.attempts == 0:
+            return ops.NoteRepairAttempt(self.workflow_id, "It must not send mail.", by="ann")
+        return activate
 
     def _is_repaired(self, q: Queries) -> bool:
         workflow = reads.workflow(q, self.workflow_id)

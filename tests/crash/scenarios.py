@@ -37,6 +37,14 @@ class Decision(Enum):
     SKIP = "no, and skip it"
 
 
+class Repair(Enum):
+    """Who repairs the script, and how often it is tried."""
+
+    BY_A_PERSON = "a person, at once"
+    AUTOMATIC = "a machine, at the second attempt"
+    PROPOSED = "a machine proposes; a person refuses the first proposal and takes the second"
+
+
 @dataclass(frozen=True)
 class Consumer:
     prepare: Trouble | None = None
@@ -61,6 +69,8 @@ class Connector:
     two_steps: bool = False
     """Record the call first, then mark it as sent, instead of both at once."""
     refusal: Trouble = Trouble.LOGIC
+    per_day: int | None = None
+    """Every call is counted before it is made, and there may be this many a day."""
 
 
 @dataclass(frozen=True)
@@ -85,6 +95,7 @@ class Scenario:
     connector: Connector = field(default_factory=Connector)
     verdict: Verdict = Verdict.THE_TRUTH
     decision: Decision = Decision.APPROVE
+    repair: Repair = Repair.BY_A_PERSON
     pauses: bool = False
     """Somebody pauses the workflow while a question is open."""
 
@@ -201,4 +212,19 @@ ITEMS: Final = (
     Scenario("job whose mutation is approved", mail=(), items=("i1",), connector=Connector(asks_first=True)),
 )
 
-ALL: Final = THE_FIFTEEN + APPROVALS + RECONCILIATION + ITEMS
+REPAIRS: Final = (
+    Scenario(
+        "prepare fails and the second attempt repairs it",
+        file=Consumer(prepare=Trouble.LOGIC),
+        repair=Repair.AUTOMATIC,
+    ),
+    Scenario("next fails and a proposal is refused", file=Consumer(next=Trouble.LOGIC), repair=Repair.PROPOSED),
+    Scenario("producer fails and a proposal is refused", producer=True, poll=Trouble.LOGIC, repair=Repair.PROPOSED),
+)
+
+LIMITS: Final = (
+    Scenario("calls are counted before they are made", connector=Connector((Answer.LOST,), per_day=1_000)),
+    Scenario("calls in items are counted", mail=(), items=("i1",), connector=Connector((Answer.LOST,), per_day=1_000)),
+)
+
+ALL: Final = THE_FIFTEEN + APPROVALS + RECONCILIATION + ITEMS + REPAIRS + LIMITS

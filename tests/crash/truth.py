@@ -7,14 +7,14 @@ from keep_storage import invariants, reads
 from keep_storage.model import Event, EventStatus, MutationStatus, Record, Resolver, Run, RunStatus
 from keep_storage.transaction import Queries
 from keep_storage.transitions import UNCERTAIN
-from tests.crash.driver import NO_LIMIT, Driver
+from tests.crash.driver import NO_LIMIT, PERMISSION, TODAY, Driver
 from tests.storage.due import check_agenda
 
 Ending = Mapping[str, object]
 
 _TIMES: Final = {
     *("created_at", "updated_at", "activated_at", "started_at", "ended_at"),
-    *("sent_at", "resolved_at", "next_reconcile_at", "requested_at", "decided_at"),
+    *("sent_at", "resolved_at", "next_reconcile_at", "requested_at", "decided_at", "next_attempt_at"),
 }
 
 
@@ -31,6 +31,9 @@ def _check_effects(q: Queries, driver: Driver) -> None:
     outside = driver.outside
     assert max(outside.effects().values(), default=0) <= 1, f"done twice: {outside.calls}"
     assert max(outside.effects_by_key().values(), default=0) <= 1, f"done twice: {outside.calls}"
+    if driver.scenario.connector.per_day is not None:
+        counted = reads.calls_on_day(q, driver.workflow_id, PERMISSION, TODAY)
+        assert counted >= len(outside.calls), f"called, and not counted: {outside.calls}"
     for mutation in reads.unsettled_mutations(q, driver.workflow_id):
         if mutation.status in UNCERTAIN and mutation.item_id is None:
             held = reads.events_of_run(q, mutation.run_id)
@@ -65,7 +68,10 @@ def ending(q: Queries, driver: Driver) -> Ending:
             *(run for run in reads.runs(q, driver.workflow_id, limit=NO_LIMIT) if run.status is RunStatus.ACTIVE),
         ],
         "handlers": {
-            handler.name: (handler.state, handler.wake_at, handler.next_run_at, handler.failures, handler.retry_at)
+            handler.name: (
+                *(handler.state, handler.wake_at, handler.next_run_at),
+                *(handler.failures, handler.retry_at, handler.repairs),
+            )
             for handler in reads.handlers(q, driver.workflow_id)
         },
         "events": {event.id: (event.message_id, event.status, event.title, event.payload) for event in events},
@@ -102,7 +108,7 @@ def state(q: Queries, driver: Driver) -> tuple[object, ...]:
     """Every row of the scenario, without times: two databases of the same state go on in the same way."""
     found: list[Record | None] = [
         reads.workflow(q, driver.workflow_id),
-        *(reads.version(q, driver.version_id(minor)) for minor in (0, 1)),
+        *(reads.version(q, driver.version_id(minor)) for minor in (0, 1, 2)),
         reads.open_session(q, driver.workflow_id),
         reads.open_task(q, driver.workflow_id),
         *reads.handlers(q, driver.workflow_id),
@@ -136,10 +142,11 @@ def situation(q: Queries, driver: Driver) -> tuple[object, ...]:
     waiting = workflow.pending_retry_run_id
     items = (reads.item(q, driver.workflow_id, item_id) for item_id in driver.scenario.items)
     runs = reads.runs(q, driver.workflow_id, limit=NO_LIMIT)
+    task = reads.open_task(q, driver.workflow_id)
     return (
         (workflow.status, workflow.error_class, workflow.maintenance, workflow.active_version_id),
         reads.open_session(q, driver.workflow_id) is None,
-        reads.open_task(q, driver.workflow_id) is None,
+        task and (task.attempts, task.held_version_id),
         *((handler.name, handler.state, handler.next_run_at) for handler in reads.handlers(q, driver.workflow_id)),
         *((event.id, event.status) for event in _events(q, driver)),
         *((item.item_id, item.state, item.is_open) for item in items if item),
