@@ -140,6 +140,8 @@ class ActivateScript(Operation[Workflow], frozen=True):
     version_id: str
     topics: tuple[str, ...]
     handlers: tuple[HandlerSpec, ...]
+    timezone: str | None = None
+    """That of the workflow's schedules from now on; None: it stays."""
 
 
 class GrantPermission(Operation[Grant], frozen=True):

@@ -40,6 +40,7 @@ from keep_storage.rows import (
     run,
     session,
     version,
+    version_by_number,
     workflow,
 )
 from keep_storage.transaction import Queries, Row
@@ -95,6 +96,7 @@ __all__ = [
     "topics",
     "unsettled_mutations",
     "version",
+    "version_by_number",
     "versions",
     "workflow",
     "workflow_by_name",

@@ -100,7 +100,8 @@ def activate_script(tx: Transaction, op: ActivateScript, now: Millis) -> Change[
     rows.replace_handlers(tx, workflow.id, (_handler(workflow.id, spec, now) for spec in op.handlers))
     rows.mark_version_activated(tx, version.id, now)
     status = WorkflowStatus.READY if workflow.status is WorkflowStatus.DRAFT else workflow.status
-    workflow = replace(workflow, active_version_id=version.id, status=status, updated_at=now)
+    timezone = op.timezone or workflow.timezone
+    workflow = replace(workflow, active_version_id=version.id, timezone=timezone, status=status, updated_at=now)
     rows.save_workflow(tx, workflow)
     number = f"{version.major}.{version.minor}"
     return changed(workflow, workflow.id, None, version=version.id, number=number, status=status)

@@ -21,7 +21,7 @@ SELECT * FROM workflows WHERE name = :name AND status <> 'archived' ORDER BY cre
 -- name: save_workflow
 -- Everything about a workflow that can change.
 UPDATE workflows SET
-    status = :status, error = :error, error_class = :error_class, error_run_id = :error_run_id,
+    timezone = :timezone, status = :status, error = :error, error_class = :error_class, error_run_id = :error_run_id,
     maintenance = :maintenance, maintenance_run_id = :maintenance_run_id, pending_retry_run_id = :pending_retry_run_id,
     active_version_id = :active_version_id, updated_at = :updated_at
 WHERE id = :id;
