@@ -37,7 +37,12 @@ def checked(inspection: Inspection, timezone: str, policy: Policy, now: Millis) 
     count = inspection.problem_count
     declaration = inspection.declaration
     if declaration is not None:
-        found = _schedule_problems(declaration, timezone, policy, now) + _name_problems(declaration)
+        astray = _zone_problems(timezone)
+        found = [
+            *astray,
+            *_schedule_problems(declaration, "UTC" if astray else timezone, policy, now),
+            *_name_problems(declaration),
+        ]
         problems, count = [*problems, *found], count + len(found)
     if problems or declaration is None:
         raise DeployRefused(problems[:PROBLEMS_SHOWN_MAX], count)
@@ -100,12 +105,20 @@ def _schedule(handler: Scheduled) -> str:
     return msgspec.json.encode(handler.schedule).decode()
 
 
+def _zone_problems(timezone: str) -> list[Problem]:
+    """The zone is kept with the workflow: a later script may have a schedule, even if this one has none."""
+    try:
+        zone(timezone)
+    except ScheduleError as error:
+        return [Problem(code=Code.SCHEDULE_INVALID, message=str(error), hint="deploy with another `timezone`")]
+    return []
+
+
 def _schedule_problems(declaration: Declaration, timezone: str, policy: Policy, now: Millis) -> list[Problem]:
     problems: list[Problem] = []
     for group, handlers in (("producers", declaration.producers), ("jobs", declaration.jobs)):
         for name, handler in handlers.items():
             try:
-                zone(timezone)
                 next_run_at(handler.schedule, timezone, policy.producer_interval_ms, now)
             except ScheduleError as error:
                 hint = 'write `{interval: "5m"}` (s, m, h, d) or `{cron: "0 9 * * 1-5"}`'
@@ -116,11 +129,14 @@ def _schedule_problems(declaration: Declaration, timezone: str, policy: Policy, 
 
 
 def _name_problems(declaration: Declaration) -> list[Problem]:
-    """A handler's name is the key of its state: two handlers of different kinds may not share one."""
+    """A handler's name is the key of its state: it has one, and shares it with no handler of another kind."""
     seen: dict[str, str] = {}
     problems: list[Problem] = []
     for group in ("producers", "consumers", "jobs"):
         for name in getattr(declaration, group):
+            if not name:
+                message, hint = f"a handler in `{group}` has no name", "give it one: its state is kept under it"
+                problems.append(Problem(code=Code.HANDLER_MISSING, message=message, hint=hint, handler=group))
             if name in seen:
                 message = f"{group}.{name} has the name of {seen[name]}.{name}"
                 hint = "rename one of them: a handler's state is kept under its name"

@@ -47,7 +47,7 @@ INSTEAD: Final[Mapping[Ask, str]] = {
     Ask.GET_BY_IDS: "Read topics in `prepare`, and hand what `mutate` and `next` need over in `data`.",
     Ask.PUBLISH: "Publish from a producer, from a job or from `next`.",
     Ask.READ: "Read in a producer or in `prepare`, and hand what `mutate` and `next` need over in `data`.",
-    Ask.READ_BY_ID: "Read in `prepare` and hand it over in `data`; or set the policy mutate_reads='by_id'.",
+    Ask.READ_BY_ID: "Read in `prepare`, hand it over in `data`; the policy mutate_reads='by_id' allows it in `mutate`.",
     Ask.MUTATION: "Change the outside in `mutate` of a consumer, or inside `ctx.withItem` in a job.",
     Ask.ITEM: "Open items in a job, one after the other.",
 }

@@ -2,8 +2,8 @@
 
 import random
 from collections import OrderedDict
-from collections.abc import Mapping
-from typing import Final
+from collections.abc import Callable, Mapping
+from typing import Final, TypeVar
 
 import msgspec
 
@@ -11,12 +11,16 @@ from keep_actors.connectors import Catalog
 from keep_actors.kernel import Time
 from keep_actors.policy import Policy
 from keep_actors.reading_actor import ReadingRef
+from keep_actors.record import patiently
 from keep_actors.sandbox_pool import SandboxPool
 from keep_actors.storage_actor import StorageRef
 from keep_actors.turnstile import Turnstile
 from keep_sandbox.declaration import Declaration
 from keep_storage import reads
 from keep_storage.ids import Ids
+from keep_storage.transaction import Queries
+
+T = TypeVar("T")
 
 _SCRIPTS_KEPT: Final = 256
 
@@ -64,12 +68,16 @@ class Host:
     def policy_of(self, workflow_name: str) -> Policy:
         return self._policies.get(workflow_name, self._policy)
 
+    async def read(self, function: Callable[[Queries], T]) -> T:
+        """For what has to go on: while the disk cannot be read, it waits. Who only asks uses `reading`, and is told."""
+        return await patiently(lambda: self.reading.read(function), self.time)
+
     async def script(self, version_id: str) -> Script:
         """A version's source and declaration. The last ones used are kept: a version never changes."""
         if (known := self._scripts.get(version_id)) is not None:
             self._scripts.move_to_end(version_id)
             return known
-        version = await self.reading.read(lambda q: reads.version(q, version_id))
+        version = await self.read(lambda q: reads.version(q, version_id))
         assert version is not None, "a version is never deleted"
         script = Script(version.id, version.source, msgspec.json.decode(version.declaration, type=Declaration))
         self._scripts[version_id] = script

@@ -4,7 +4,7 @@ Workflows are named by their id or by the name that their script declares. What 
 reason, and then nothing changed.
 """
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
 from typing import TypeVar
 
 import anyio
@@ -243,10 +243,12 @@ class Keep:
             raise Rejected(Reason.RUN_NOT_FOUND, f"There is no run {run_id!r}.")
         return found
 
-    async def watch(self, workflow: str | None = None, *, after: int | None = None) -> AsyncIterator[JournalEntry]:
+    async def watch(
+        self, workflow: str | None = None, *, after: int | None = None
+    ) -> AsyncGenerator[JournalEntry, None]:
         """The journal as it is written: everywhere, or in one workflow; from now on, or after a sequence number.
 
-        Ends when the runtime does.
+        Ends when the runtime does. Who stops before that closes it, with `contextlib.aclosing`.
 
         ```python
         async for entry in keep.watch("mail to sheets"):

@@ -40,6 +40,7 @@ from keep_storage.transitions import ITEM_FINISHED
 P = TypeVar("P", bound=msgspec.Struct)
 
 _ANSWER_BYTES_MAX: Final = DEFAULT_LIMITS.value_bytes
+_CURSOR_MAX: Final = 2**63 - 1
 _NOTHING: Final = "null"
 
 
@@ -75,7 +76,7 @@ class _ItemParams(msgspec.Struct):
 
 
 class _Subkey(msgspec.Struct):
-    subkey: str = ""
+    subkey: str | None = None
 
 
 class Requests:
@@ -137,14 +138,14 @@ class Requests:
     async def _peek(self, params: _Peek) -> Json:
         self._check_subscribed("peek", params.topic)
         options = params.options or _PeekOptions()
-        if not 1 <= options.limit <= PEEK_MAX or options.after < 0:
+        if not (1 <= options.limit <= PEEK_MAX and 0 <= options.after <= _CURSOR_MAX):
             raise self._wrong(f"`ctx.peek`: a limit is 1 to {PEEK_MAX}, and `after` is the cursor of an event")
         workflow_id = self._context.workflow.id
 
         def read(q: Queries) -> list[Event]:
             return reads.peek(q, workflow_id, params.topic, limit=options.limit, after=options.after)
 
-        return _as_list(await self._context.host.reading.read(read))
+        return _as_list(await self._context.host.read(read))
 
     async def _get_by_ids(self, params: _GetByIds) -> Json:
         self._check_subscribed("getByIds", params.topic)
@@ -156,7 +157,7 @@ class Requests:
             found = (reads.event(q, workflow_id, params.topic, each) for each in dict.fromkeys(params.ids))
             return [event for event in found if event is not None and event.status == "pending"]
 
-        return _as_list(await self._context.host.reading.read(read))
+        return _as_list(await self._context.host.read(read))
 
     def _check_subscribed(self, name: str, topic: str) -> None:
         subscribed = self._context.script.declaration.consumers[self._context.handler].subscribe
@@ -168,7 +169,7 @@ class Requests:
         self._check_publishes(params.topic)
         if len(context.publishes) >= context.policy.publishes_max:
             raise self._wrong(f"`ctx.publish`: more than {context.policy.publishes_max} events in one run")
-        if not event.title.strip() or len(event.title) > TITLE_CHARS_MAX or "\0" in event.title:
+        if not _is_title(event.title):
             raise self._wrong(
                 f"`ctx.publish`: the event needs a title of 1 to {TITLE_CHARS_MAX} characters that a person can read"
             )
@@ -213,15 +214,20 @@ class Requests:
 
     async def _open_item(self, params: _ItemParams) -> Json:
         context = self._context
+        if not (_is_message_id(params.id) and _is_title(params.title)):
+            raise self._wrong(
+                f"`ctx.withItem`: an item needs an id of 1 to {MESSAGE_ID_CHARS_MAX} characters, without NUL, and a "
+                f"title of 1 to {TITLE_CHARS_MAX} characters that a person can read"
+            )
         [item] = await context.record.save(OpenItem(context.run_id, params.id, params.title))
         self._item = item
         return '{"isDone":true}' if item.state in ITEM_FINISHED else '{"isDone":false}'
 
     def _close_item(self, params: _ItemParams) -> Json:
         assert self._item is not None, "a scope closes after it was opened"
-        left = self._item.state if self._item.state in ITEM_FINISHED else ItemState.DONE
         self._item = None
-        self._context.record.note(CloseItem(self._context.run_id, params.id, left))
+        # One that was done or skipped before stays what it was.
+        self._context.record.note(CloseItem(self._context.run_id, params.id, ItemState.DONE))
         return _NOTHING
 
     async def _mutate_item(self, method: Method, text: Json) -> Json:
@@ -282,7 +288,7 @@ def _without_subkey(text: Json) -> tuple[str, Json]:
     except msgspec.ValidationError:
         # Not what a subkey looks like: the check of the parameters says it better.
         return "", text
-    if not subkey:
+    if subkey is None:
         return "", text
     fields = msgspec.json.decode(text, type=dict[str, msgspec.Raw])
     del fields["subkey"]
@@ -310,6 +316,10 @@ def _iso(at: Millis) -> str:
 
 def _is_message_id(text: str) -> bool:
     return 1 <= len(text) <= MESSAGE_ID_CHARS_MAX and "\0" not in text
+
+
+def _is_title(text: str) -> bool:
+    return bool(text.strip()) and len(text) <= TITLE_CHARS_MAX and "\0" not in text
 
 
 def _shown(topics: list[str]) -> str:

@@ -84,7 +84,7 @@ async def open(  # noqa: A001  # `keep_actors.open(...)` is how it is called
             await connector.open()
             stack.push_async_callback(connector.close)
         committed, thread = Signal(), WorkerThread()
-        services = _Services(
+        services = Services(
             StorageActor(store, mailbox_capacity=_UNBOUNDED, thread=thread, on_commit=committed.fire),
             # A database in memory is one connection: its reads and its writes take turns in one thread.
             ReadingActor(reader, mailbox_capacity=_UNBOUNDED, thread=thread if in_memory else None),
@@ -110,7 +110,7 @@ def _limits(mode: PoolMode) -> Limits:
     return replace(TRUSTED_LIMITS if mode == "thread" else DEFAULT_LIMITS, host_calls=_HOST_CALLS)
 
 
-class _Services:
+class Services:
     """The two actors that everything needs. If one of them fails, so does the runtime."""
 
     def __init__(self, storage: StorageActor, reading: ReadingActor, time: Time) -> None:
@@ -125,7 +125,7 @@ class _Services:
 class Runtime:
     """Everything that runs: the services, the workflow actors, the clock."""
 
-    def __init__(self, host: Host, services: _Services, committed: Signal, restart: RestartPolicy) -> None:
+    def __init__(self, host: Host, services: Services, committed: Signal, restart: RestartPolicy) -> None:
         self._host = host
         self._services = services
         self._committed = committed
@@ -142,13 +142,13 @@ class Runtime:
         try:
             async with anyio.create_task_group() as tasks:
                 await tasks.start(self._services.supervisor.run)
-                await self._recover()
-                await tasks.start(self._workflows.run)
-                tasks.start_soon(self._clock.run)
                 try:
+                    await self._recover()
+                    await tasks.start(self._workflows.run)
+                    tasks.start_soon(self._clock.run)
                     yield Keep(self._host, self._directory, self._clock, self._committed)
                 except Exception as error:
-                    # The caller's own: it leaves this block as it came, not in a group of ours.
+                    # The caller's own, or why it cannot start: it leaves this block as it came, not in a group of ours.
                     failure = error
                 finally:
                     await self._come_to_an_end(grace_ms)

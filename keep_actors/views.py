@@ -39,6 +39,8 @@ class Output(msgspec.Struct, frozen=True):
 class Input(msgspec.Struct, frozen=True):
     """Something that came in, and all that was done about it."""
 
+    seq: int
+    """Append order: `before` of the next page."""
     topic: str
     message_id: str
     title: str
@@ -121,6 +123,7 @@ def _why(run: Run, workflow: Workflow) -> str:
 
 def _input(q: Queries, topic: str, event: Event, stale_before: Millis) -> Input:
     return Input(
+        seq=event.seq,
         topic=topic,
         message_id=event.message_id,
         title=event.title,

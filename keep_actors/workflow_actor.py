@@ -125,7 +125,7 @@ class WorkflowActor(Actor[Message]):
             message.fail(error)
 
     async def _deploy(self, message: Deploy) -> None:
-        workflow, latest = await self._host.reading.read(
+        workflow, latest = await self._host.read(
             lambda q: (reads.workflow(q, self.name), reads.latest_version(q, self.name))
         )
         version_id, operations = deployment.operations_for(
@@ -146,7 +146,7 @@ class WorkflowActor(Actor[Message]):
         except (Rejected, StorageUnavailable) as error:
             message.fail(error)
             return
-        version = await self._host.reading.read(lambda q: reads.version(q, version_id))
+        version = await self._host.read(lambda q: reads.version(q, version_id))
         assert version is not None, "it has just been written"
         message.answer(version)
 
@@ -159,7 +159,7 @@ class WorkflowActor(Actor[Message]):
         while self._deploys:
             await self._deploy(self._deploys.pop(0))
         now = self._host.time.now()
-        outlook = await self._host.reading.read(lambda q: look(q, self.name, now))
+        outlook = await self._host.read(lambda q: look(q, self.name, now))
         if outlook is not None and not isinstance(outlook.step, Rest) and not self._host.is_closing:
             await self._start(outlook, outlook.step)
             return

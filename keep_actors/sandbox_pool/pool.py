@@ -328,8 +328,18 @@ class SandboxPool:
             logger.warning(
                 "sandbox: the zygote is gone (exit code %s); starting another", self._zygote.process.returncode
             )
-            await self._start_zygote()
+            await self._start_another()
             self._restarts += 1
+
+    async def _start_another(self) -> None:
+        """A zygote in the place of one that died. It can be killed as it starts, as a worker can."""
+        while True:
+            try:
+                return await self._start_zygote()
+            except SandboxUnavailable:
+                self._failed_starts += 1
+                if self._failed_starts >= _FAILED_STARTS_MAX:
+                    raise
 
     async def _keep_spares(self) -> None:
         while True:
