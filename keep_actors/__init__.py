@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from keep_actors.connectors import Connector, MutationCall, ReadCall, mutation, read
     from keep_actors.deployment import DeployRefused
     from keep_actors.keep import Deployed, Keep
+    from keep_actors.permissions import Grant, PermissionsNeeded
     from keep_actors.policy import Backoff, Policy
     from keep_actors.runtime import open  # noqa: A004  # `keep_actors.open(...)` is how it is called
     from keep_storage.errors import Reason, Rejected
@@ -22,8 +23,10 @@ __all__ = [
     "Connector",
     "DeployRefused",
     "Deployed",
+    "Grant",
     "Keep",
     "MutationCall",
+    "PermissionsNeeded",
     "Policy",
     "ReadCall",
     "Reason",
@@ -38,8 +41,10 @@ _HOME = {
     "Connector": "keep_actors.connectors",
     "DeployRefused": "keep_actors.deployment",
     "Deployed": "keep_actors.keep",
+    "Grant": "keep_actors.permissions",
     "Keep": "keep_actors.keep",
     "MutationCall": "keep_actors.connectors",
+    "PermissionsNeeded": "keep_actors.permissions",
     "Policy": "keep_actors.policy",
     "ReadCall": "keep_actors.connectors",
     "Reason": "keep_storage.errors",

@@ -1,10 +1,12 @@
 """What the parts that carry out one run share: who is running, under which rules, and what it has done so far."""
 
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
 from keep_actors.failures import Failure
 from keep_actors.host import Host, Script
+from keep_actors.permissions import Envelope
 from keep_actors.policy import Policy
 from keep_actors.record import Record
 from keep_storage.model import HandlerKind, Workflow
@@ -30,11 +32,14 @@ class RunContext:
     handler: str
     kind: HandlerKind
     run_id: str
+    envelope: Envelope
     record: Record
     publishes: list[Publish] = field(default_factory=list)
     logs: list[str] = field(default_factory=list)
     requests: list[str] = field(default_factory=list)
     """What it asked for, in order: evidence for whoever has to repair it."""
+    calls: Counter[str] = field(default_factory=Counter)
+    """How often each permission was used."""
     cost_micros: int = 0
     event_was_skipped: bool = False
     """A person skipped an event of this workflow since the run began."""

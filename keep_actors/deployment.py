@@ -1,23 +1,31 @@
 """From a script that was inspected to the operations that make it the one that runs. Pure."""
 
+from collections.abc import Collection
 from typing import Any
 
 import msgspec
 
+from keep_actors import permissions
+from keep_actors.messages import Deploy
+from keep_actors.permissions import Envelope, Grant, PermissionsNeeded
 from keep_actors.policy import Policy
 from keep_actors.schedule import ScheduleError, next_run_at, zone
 from keep_sandbox.declaration import PROBLEMS_SHOWN_MAX, Code, Declaration, Inspection, Problem, Scheduled
 from keep_storage.ids import Ids, Millis
+from keep_storage.model import Grant as StoredGrant
 from keep_storage.model import HandlerKind, ScriptVersion, Workflow, WorkflowStatus
 from keep_storage.operations import (
     ActivateScript,
     AddScriptVersion,
+    ClearWorkflowError,
     CreateWorkflow,
     ExitMaintenanceMode,
     HandlerSpec,
     Operation,
     ResumeWorkflow,
 )
+
+Writes = tuple[Operation[Any], ...]
 
 
 class DeployRefused(Exception):
@@ -31,7 +39,9 @@ class DeployRefused(Exception):
         self.count = count
 
 
-def checked(inspection: Inspection, timezone: str, policy: Policy, now: Millis) -> Declaration:
+def checked(
+    inspection: Inspection, methods: Collection[str], timezone: str, policy: Policy, now: Millis
+) -> Declaration:
     """The declaration, if nothing is wrong with the script. Raises `DeployRefused` with every problem."""
     problems = list(inspection.problems)
     count = inspection.problem_count
@@ -42,6 +52,7 @@ def checked(inspection: Inspection, timezone: str, policy: Policy, now: Millis) 
             *astray,
             *_schedule_problems(declaration, "UTC" if astray else timezone, policy, now),
             *_name_problems(declaration),
+            *_unknown_methods(inspection, methods),
         ]
         problems, count = [*problems, *found], count + len(found)
     if problems or declaration is None:
@@ -49,43 +60,67 @@ def checked(inspection: Inspection, timezone: str, policy: Policy, now: Millis) 
     return declaration
 
 
-def operations_for(
-    *,
-    workflow_id: str,
-    workflow: Workflow | None,
-    latest: ScriptVersion | None,
-    source: str,
-    declaration: Declaration,
-    timezone: str,
-    is_major: bool,
-    start: bool,
-    by: str,
-    ids: Ids,
-    now: Millis,
-) -> tuple[str, tuple[Operation[Any], ...]]:
-    """The id of the version that will run, and what has to be written. The same source again is no new version."""
+class Found(msgspec.Struct, frozen=True):
+    """What there is before a deployment."""
+
+    workflow: Workflow | None
+    latest: ScriptVersion | None
+    grants: list[StoredGrant]
+    """Of the version that would be the major one."""
+
+
+def operations_for(message: Deploy, workflow_id: str, found: Found, ids: Ids, now: Millis) -> tuple[str, Writes]:
+    """The id of the version that will run, and what has to be written. The same source again is no new version.
+
+    Raises `PermissionsNeeded`.
+    """
+    workflow, latest, by, declaration = found.workflow, found.latest, message.by, message.declared.declaration
     writes: list[Operation[Any]] = []
     if workflow is None:
-        writes.append(CreateWorkflow(workflow_id, declaration.name or workflow_id, timezone))
-    version_id = latest.id if latest is not None else ""
-    if latest is None or latest.source != source or is_major:
-        version_id = ids.new("ver")
-        major, minor = _number(latest, is_major)
-        declared = msgspec.json.encode(declaration).decode()
-        writes.append(AddScriptVersion(version_id, workflow_id, major, minor, source, declared))
-    if workflow is None or workflow.active_version_id != version_id:
-        writes.append(ActivateScript(version_id, tuple(declaration.topics), _handlers(declaration, now)))
-        if workflow is not None and workflow.maintenance:
-            writes.append(ExitMaintenanceMode(workflow_id, by))
-    if start and (workflow is None or workflow.status in (WorkflowStatus.DRAFT, WorkflowStatus.READY)):
+        writes.append(CreateWorkflow(workflow_id, declaration.name or workflow_id, message.timezone or "UTC"))
+    version_id, (major, minor) = (latest.id, (latest.major, latest.minor)) if latest is not None else ("", (1, 0))
+    if latest is None or latest.source != message.source or message.is_major:
+        version_id, (major, minor) = ids.new("ver"), next_number(latest, is_major=message.is_major)
+        encoded = message.declared.encoded()
+        writes.append(AddScriptVersion(version_id, workflow_id, major, minor, message.source, encoded))
+    writes += _grants(message, workflow_id, major, found)
+    moved = workflow is not None and message.timezone not in (None, workflow.timezone)
+    if workflow is None or workflow.active_version_id != version_id or moved:
+        writes.append(activation(version_id, declaration, now, message.timezone))
+    writes += after_activation(workflow, by)
+    if message.start and (workflow is None or workflow.status in (WorkflowStatus.DRAFT, WorkflowStatus.READY)):
         writes.append(ResumeWorkflow(workflow_id, by))
     return version_id, tuple(writes)
 
 
-def _number(latest: ScriptVersion | None, is_major: bool) -> tuple[int, int]:
+def activation(version_id: str, declaration: Declaration, now: Millis, timezone: str | None = None) -> ActivateScript:
+    """What makes a version the one that runs."""
+    return ActivateScript(version_id, tuple(declaration.topics), _handlers(declaration, now), timezone)
+
+
+def after_activation(workflow: Workflow | None, by: str) -> Writes:
+    """A person's script, be it the same, ends the repair of the last one, and the error of a repair that failed."""
+    if workflow is None or not workflow.maintenance:
+        return ()
+    gave_up = workflow.error != "" and workflow.error_run_id is None
+    clear = (ClearWorkflowError(workflow.id, by, "a new script"),) if gave_up else ()
+    return (ExitMaintenanceMode(workflow.id, by), *clear)
+
+
+def next_number(latest: ScriptVersion | None, *, is_major: bool) -> tuple[int, int]:
+    """The number of the version after the latest."""
     if latest is None:
         return 1, 0
     return (latest.major + 1, 0) if is_major else (latest.major, latest.minor + 1)
+
+
+def _grants(message: Deploy, workflow_id: str, major: int, found: Found) -> Writes:
+    known = Envelope(found.grants)
+    given = {each: Grant(each) for each in message.accepted if each not in known}
+    given |= {each.permission: each for each in message.grants}
+    if missing := [each for each in message.needed if each.permission not in known and each.permission not in given]:
+        raise PermissionsNeeded(missing)
+    return permissions.operations_for(workflow_id, major, given.values(), message.by)
 
 
 def _handlers(declaration: Declaration, now: Millis) -> tuple[HandlerSpec, ...]:
@@ -112,6 +147,13 @@ def _zone_problems(timezone: str) -> list[Problem]:
     except ScheduleError as error:
         return [Problem(code=Code.SCHEDULE_INVALID, message=str(error), hint="deploy with another `timezone`")]
     return []
+
+
+def other_name(name: str, workflow: Workflow) -> DeployRefused:
+    """A script for one workflow that bears the name of another."""
+    message = f"the script is named {name!r} and is to be deployed as workflow {workflow.name!r}"
+    hint = "give it the name of its workflow, or deploy it without naming one"
+    return DeployRefused([Problem(code=Code.NAME_DIFFERS, message=message, hint=hint)], 1)
 
 
 def _schedule_problems(declaration: Declaration, timezone: str, policy: Policy, now: Millis) -> list[Problem]:
@@ -144,6 +186,21 @@ def _name_problems(declaration: Declaration) -> list[Problem]:
                     Problem(code=Code.HANDLER_MISSING, message=message, hint=hint, handler=f"{group}.{name}")
                 )
             seen.setdefault(name, group)
+    return problems
+
+
+def _unknown_methods(inspection: Inspection, methods: Collection[str]) -> list[Problem]:
+    problems: list[Problem] = []
+    for use in inspection.uses:
+        if use.name in methods:
+            continue
+        connector = use.name.partition(".")[0]
+        near = sorted(each for each in methods if each.startswith(f"{connector}.")) or sorted(methods)
+        there = ", ".join(f"`ctx.{each}`" for each in near[:10]) or "none: this runtime has no connectors"
+        message, hint = f"`ctx.{use.name}` does not exist here", f"use what there is: {there}"
+        problems.append(
+            Problem(code=Code.METHOD_UNKNOWN, message=message, hint=hint, place=use.place, handler=use.handler)
+        )
     return problems
 
 

@@ -5,7 +5,8 @@ code is pure until a mutation is issued, so it runs ahead of the file: only the 
 has it, and only the answer waits for the commit.
 """
 
-from typing import Any, assert_never
+from collections.abc import Mapping
+from typing import Any, Final, assert_never
 
 import anyio
 import msgspec
@@ -14,7 +15,7 @@ from keep_actors import failures, results
 from keep_actors.context import CannotGoOn, RunContext
 from keep_actors.failures import Failure, logic
 from keep_actors.gate import Ask, Stage, refusal
-from keep_actors.mutating import call_outside, checked_params
+from keep_actors.outside import call_in_run, checked_params, permitted, recorded
 from keep_actors.requests import Requests
 from keep_actors.results import Prepared, ResultError
 from keep_actors.sandbox_pool import Call
@@ -32,7 +33,6 @@ from keep_storage.operations import (
     CommitJob,
     CommitProducer,
     CreateMaintenanceTask,
-    CreateMutation,
     Operation,
     UpdateConsumerPhase,
     UpdateHandlerRunStatus,
@@ -44,18 +44,19 @@ _NO_MUTATION = '{"status":"none"}'
 _NOT_ADMITTED = frozenset({Reason.WORKFLOW_NOT_ACTIVE, Reason.WORKFLOW_HAS_ERROR, Reason.WORKFLOW_IN_MAINTENANCE})
 """The workflow was stopped before the run was in the file: nothing happened, and nothing is left of it."""
 
-_SCRIPT_IS_WRONG = frozenset(
-    {
-        Reason.RESERVATION_REPEATED,
-        Reason.TOPIC_NOT_DECLARED,
-        Reason.TOPIC_NOT_SUBSCRIBED,
-        Reason.EVENT_NOT_FOUND,
-        Reason.EVENT_ALREADY_RESERVED,
-        Reason.EVENT_ALREADY_FINISHED,
-        Reason.TEXT_INVALID,
-    }
-)
-"""Refusals of the storage that say something about what the script returned."""
+_CLASS_OF_REFUSAL: Final[Mapping[Reason, FailureClass]] = {
+    Reason.RESERVATION_REPEATED: FailureClass.LOGIC,
+    Reason.TOPIC_NOT_DECLARED: FailureClass.LOGIC,
+    Reason.TOPIC_NOT_SUBSCRIBED: FailureClass.LOGIC,
+    Reason.EVENT_NOT_FOUND: FailureClass.LOGIC,
+    Reason.EVENT_ALREADY_RESERVED: FailureClass.LOGIC,
+    Reason.EVENT_ALREADY_FINISHED: FailureClass.LOGIC,
+    Reason.MESSAGE_ID_INVALID: FailureClass.LOGIC,
+    Reason.TITLE_INVALID: FailureClass.LOGIC,
+    Reason.TEXT_INVALID: FailureClass.LOGIC,
+    Reason.GRANT_USED_UP: FailureClass.PERMISSION,
+}
+"""Refusals of the storage that say something about what the script wants. Any other is a bug of ours."""
 
 
 class Execution:
@@ -73,16 +74,24 @@ class Execution:
         """Come to an end. What is raised is a bug of ours; what a script or a connector did is written down."""
         async with self._host.turnstile.turn():
             try:
+                self._check_connectors()
                 await self._carry_out()
             except CannotGoOn as error:
                 await self._stop(error.failure, *error.first)
             except Rejected as error:
                 if error.reason in _NOT_ADMITTED and not self._context.record.is_open:
                     return
-                if error.reason not in _SCRIPT_IS_WRONG:
+                if error.reason not in _CLASS_OF_REFUSAL:
                     raise
                 self._context.record.forget()
                 await self._stop(self._refused(error))
+
+    def _check_connectors(self) -> None:
+        """A runtime that was opened without a connector is not the script's mistake, and nothing to repair."""
+        if missing := [name for name in self._context.script.uses if self._host.catalog.get(name) is None]:
+            names = ", ".join(f"`ctx.{name}`" for name in missing)
+            words = f"This runtime has no {names}. Open it with the connector, then clear the error."
+            raise CannotGoOn(Failure(FailureClass.PRECONDITION, words))
 
     async def _carry_out(self) -> None:
         match self._context.kind:
@@ -169,21 +178,10 @@ class Execution:
     async def _call(self, prepared: Prepared, issued: Issued) -> Json | None:
         """Make the call, then evaluate `next` while its outcome is being written down."""
         context, method = self._context, self._requests.method(issued.name)
+        permitted(context, method)
         params = checked_params(context, method, issued.params)
-        mutation_id = self._host.ids.new("mut")
-        [mutation] = await context.record.save(
-            CreateMutation(
-                id=mutation_id,
-                run_id=context.run_id,
-                connector=method.connector,
-                method=method.name,
-                params=issued.params,
-                idempotency_key=mutation_id,
-                reconcilable=method.reconcilable,
-                send=True,
-            )
-        )
-        result = await call_outside(context, method, params, mutation)
+        mutation = await recorded(context, method, issued.params)
+        result = await call_in_run(context, method, params, mutation)
         outcome = (ApplyMutation(mutation.id, result), UpdateConsumerPhase(context.run_id, Phase.EMITTING))
         if not self._consumer_declared.next:
             context.record.note(*outcome)
@@ -301,7 +299,7 @@ class Execution:
         except Rejected as error:
             if error.reason in _NOT_ADMITTED and not context.record.is_open:
                 return
-            if error.reason not in _SCRIPT_IS_WRONG:
+            if error.reason not in _CLASS_OF_REFUSAL:
                 raise
             # What it reserved cannot be had either; the first failure is still the one to tell.
             context.record.forget()
@@ -323,7 +321,7 @@ class Execution:
         """What the storage refused of what the script returned: its mistake, unless a person was quicker."""
         if error.reason is Reason.EVENT_ALREADY_FINISHED and self._context.event_was_skipped:
             return Failure(FailureClass.TRANSIENT, "An event was skipped while it was being prepared.")
-        return logic(self._context.handler, str(error))
+        return Failure(_CLASS_OF_REFUSAL[error.reason], f"{self._context.handler}: {error}")
 
     def _next_run_at(self) -> Millis:
         context = self._context

@@ -9,15 +9,17 @@ import msgspec
 
 from keep_actors.connectors import Catalog
 from keep_actors.kernel import Time
+from keep_actors.maintenance import Maintainer
 from keep_actors.policy import Policy
 from keep_actors.reading_actor import ReadingRef
 from keep_actors.record import patiently
 from keep_actors.sandbox_pool import SandboxPool
 from keep_actors.storage_actor import StorageRef
 from keep_actors.turnstile import Turnstile
-from keep_sandbox.declaration import Declaration
+from keep_sandbox.declaration import Declaration, Inspection
 from keep_storage import reads
 from keep_storage.ids import Ids
+from keep_storage.model import Json
 from keep_storage.transaction import Queries
 
 T = TypeVar("T")
@@ -31,6 +33,24 @@ class Script(msgspec.Struct, frozen=True):
     version_id: str
     source: str
     declaration: Declaration
+    uses: list[str]
+    """The connector methods that it names."""
+
+
+class Declared(msgspec.Struct, frozen=True):
+    """What is kept of an inspection beside the source."""
+
+    declaration: Declaration
+    uses: list[str]
+
+    @classmethod
+    def of(cls, inspection: Inspection) -> "Declared":
+        """What a script that loads declares."""
+        assert inspection.declaration is not None, "a script that does not load is not kept"
+        return cls(inspection.declaration, [use.name for use in inspection.uses])
+
+    def encoded(self) -> Json:
+        return msgspec.json.encode(self).decode()
 
 
 class Host:
@@ -48,6 +68,7 @@ class Host:
         turnstile: Turnstile,
         policy: Policy,
         policies: Mapping[str, Policy],
+        maintainer: Maintainer | None = None,
     ) -> None:
         self.time = time
         self.rng = rng
@@ -61,6 +82,7 @@ class Host:
         """Set at shutdown: runs come to their end, and no other begins."""
         self.is_closed = False
         """Set when they have come to it."""
+        self.maintainer = maintainer
         self._policy = policy
         self._policies = policies
         self._scripts: OrderedDict[str, Script] = OrderedDict()
@@ -72,6 +94,11 @@ class Host:
         """For what has to go on: while the disk cannot be read, it waits. Who only asks uses `reading`, and is told."""
         return await patiently(lambda: self.reading.read(function), self.time)
 
+    def repairs_max(self, workflow_name: str) -> int:
+        """How often a handler of this workflow is repaired by itself; 0: a person does it."""
+        automatic = self.maintainer is not None and self.maintainer.is_automatic
+        return self.policy_of(workflow_name).repairs_max if automatic else 0
+
     async def script(self, version_id: str) -> Script:
         """A version's source and declaration. The last ones used are kept: a version never changes."""
         if (known := self._scripts.get(version_id)) is not None:
@@ -79,7 +106,8 @@ class Host:
             return known
         version = await self.read(lambda q: reads.version(q, version_id))
         assert version is not None, "a version is never deleted"
-        script = Script(version.id, version.source, msgspec.json.decode(version.declaration, type=Declaration))
+        declared = msgspec.json.decode(version.declaration, type=Declared)
+        script = Script(version.id, version.source, declared.declaration, declared.uses)
         self._scripts[version_id] = script
         if len(self._scripts) > _SCRIPTS_KEPT:
             self._scripts.popitem(last=False)

@@ -4,36 +4,47 @@ Workflows are named by their id or by the name that their script declares. What 
 reason, and then nothing changed.
 """
 
-from collections.abc import AsyncGenerator, Callable
-from typing import TypeVar
+from collections.abc import Callable, Iterable
+from typing import Literal, TypeVar, assert_never
 
 import anyio
 import msgspec
 from anyio.lowlevel import checkpoint
 
-from keep_actors import deployment, views
-from keep_actors.host import Host
-from keep_actors.kernel import ActorStopped, Clock, Directory
-from keep_actors.messages import Deploy, Do, Message
+from keep_actors import deployment, permissions
+from keep_actors.host import Declared, Host
+from keep_actors.keep_reads import KeepReads, version_number
+from keep_actors.kernel import Clock, Directory
+from keep_actors.messages import Activate, Approve, Deploy, Do, Message
+from keep_actors.permissions import Accepted, Grant, Needed
 from keep_actors.signal import Signal
-from keep_actors.views import Explanation, Input, Output
 from keep_storage import reads
 from keep_storage.errors import Reason, Rejected
-from keep_storage.model import PEEK_DEFAULT, Event, JournalEntry, Run, ScriptVersion, Workflow
+from keep_storage.model import Event, FailureClass, Item, Mutation, Resolver, ScriptVersion, Workflow
 from keep_storage.operations import (
+    ApplyMutation,
     ArchiveWorkflow,
     ClearWorkflowError,
+    FailMutation,
+    NoteRepairAttempt,
     Operation,
     PauseWorkflow,
     Publish,
     PublishEvents,
+    RejectMutation,
+    ReprocessItem,
     ResumeWorkflow,
+    RevokePermission,
     RunNow,
     SkipEvent,
+    SkipItem,
+    SkipMutation,
+    Together,
 )
-from keep_storage.transaction import Queries
 
 T = TypeVar("T")
+
+Verdict = Literal["happened", "did_not_happen", "skip"]
 
 
 class Deployed(msgspec.Struct, frozen=True):
@@ -45,14 +56,21 @@ class Deployed(msgspec.Struct, frozen=True):
     """`major.minor`."""
 
 
-class Keep:
+class Keep(KeepReads):
     """A running runtime. Made by `keep_actors.open`."""
 
-    def __init__(self, host: Host, directory: Directory[Message], clock: Clock, committed: Signal) -> None:
-        self._host = host
+    def __init__(
+        self,
+        host: Host,
+        directory: Directory[Message],
+        clock: Clock,
+        committed: Signal,
+        accepted: Accepted,
+    ) -> None:
+        super().__init__(host, committed)
         self._directory = directory
         self._clock = clock
-        self._committed = committed
+        self._accepted: Accepted = accepted
         self._naming = anyio.Lock()
 
     # What people want.
@@ -62,7 +80,8 @@ class Keep:
         source: str,
         *,
         workflow: str | None = None,
-        timezone: str = "UTC",
+        grants: Iterable[str | Grant] | Accepted | None = None,
+        timezone: str | None = None,
         major: bool = False,
         start: bool = True,
         by: str = "",
@@ -70,22 +89,48 @@ class Keep:
         """Check a script and make it the one that runs. Waits for the run that is under way, if there is one.
 
         The first script with a name makes a new workflow, version 1.0, and starts it unless `start` is false; a changed
-        script becomes the next minor version (the next major one with `major`), and the same script again changes
-        nothing. Events and states stay. A repaired script ends the maintenance of its workflow. Raises `DeployRefused`
-        with every problem, and then nothing changed.
+        script becomes the next minor version (the next major one with `major`), and the same script again is no new
+        version. Events and states stay. Whatever is deployed ends the maintenance of its workflow: it is tried again.
+        `timezone` is that of cron schedules, UTC unless it is said. `grants` are the
+        permissions it is given (`"declared"`: those that it names, `"all"`: every one there is); a minor version keeps
+        those of its major one.
+
+        Raises `DeployRefused` with every problem, or `PermissionsNeeded` with the list to accept; then nothing changed.
 
         ```python
-        deployed = await keep.deploy(Path("mail_to_sheets.js").read_text())
+        deployed = await keep.deploy(Path("mail_to_sheets.js").read_text(), grants=["gmail.search", "sheets.appendRow"])
         print(deployed.workflow_id, deployed.version)
         ```
         """
         host = self._host
         inspection = await host.pool.inspect(source, host.catalog.kinds())
         name = (inspection.declaration.name if inspection.declaration else None) or ""
-        declaration = deployment.checked(inspection, timezone, host.policy_of(name), host.time.now())
-        message = Deploy(source, declaration, timezone=timezone, is_major=major, start=start, by=by)
+        now, policy = host.time.now(), host.policy_of(name)
+        deployment.checked(inspection, host.catalog.methods, timezone or "UTC", policy, now)
+        needed = permissions.needed((use.name for use in inspection.uses), host.catalog)
+        named = [] if grants is None or isinstance(grants, str) else [permissions.as_grant(each) for each in grants]
+        message = Deploy(
+            source,
+            Declared.of(inspection),
+            needed=needed,
+            grants=named,
+            accepted=[] if named else self._accepts(grants, needed),
+            timezone=timezone,
+            is_major=major,
+            start=start,
+            by=by,
+        )
         workflow_id, version = await self._hand_over(workflow, name, message)
         return Deployed(workflow_id, name, f"{version.major}.{version.minor}")
+
+    async def rollback(self, workflow: str, version: str, *, by: str = "") -> Deployed:
+        """Make an earlier version of the script run again. Events and states stay; what is pending goes on with it.
+
+        ```python
+        await keep.rollback("mail to sheets", "1.0", by="alice")
+        ```
+        """
+        return await self._activate(workflow, version_number(version), by)
 
     async def pause(self, workflow: str, *, by: str = "") -> Workflow:
         """Start no more runs. A run that is under way comes to its end; events are kept.
@@ -142,6 +187,121 @@ class Keep:
         """
         return await self._do(workflow, lambda workflow_id: ClearWorkflowError(workflow_id, by, why))
 
+    async def grant(self, workflow: str, grant: str | Grant, *, by: str) -> Workflow:
+        """Give a workflow a permission, for the major version that runs. An error about a permission is cleared.
+
+        ```python
+        await keep.grant("mail to sheets", Grant("sheets.appendRow", policy="ask", per_day=100), by="alice")
+        ```
+        """
+        found = await self._find(workflow)
+        major = await self._major(found)
+        writes = permissions.operations_for(found.id, major, [permissions.as_grant(grant)], by)
+        waits = found.error != "" and found.error_class is FailureClass.PERMISSION
+        clear = (ClearWorkflowError(found.id, by, "a permission was granted"),) if waits else ()
+        await self._directory.ask(found.id, Do(Together((*writes, *clear))))
+        return await self._find(found.id)
+
+    async def revoke(self, workflow: str, permission: str, *, by: str) -> Workflow:
+        """Take a permission back. What it covered is refused from the next call on.
+
+        ```python
+        await keep.revoke("mail to sheets", "sheets.appendRow", by="alice")
+        ```
+        """
+        found = await self._find(workflow)
+        major = await self._major(found)
+        await self._directory.ask(found.id, Do(RevokePermission(found.id, major, permission, by)))
+        return await self._find(found.id)
+
+    async def approve(self, approval_id: str, *, by: str, why: str = "") -> Mutation:
+        """Allow a recorded call: exactly it is made. Returns when that is settled, not when it is done.
+
+        The first answer wins; a later one is refused and told who was first.
+
+        ```python
+        [question] = await keep.approvals()
+        await keep.approve(question.approval_id, by="alice")
+        ```
+        """
+        return await self._directory.ask(await self._asked_by(approval_id), Approve(approval_id, by, why))
+
+    async def reject(self, approval_id: str, *, by: str, why: str = "", skip: bool = False) -> Mutation:
+        """Refuse a recorded call: its events are released, or with `skip` skipped, and `next` is told so.
+
+        ```python
+        [question] = await keep.approvals()
+        await keep.reject(question.approval_id, by="alice", why="wrong amount", skip=True)
+        ```
+        """
+        refuse = RejectMutation(approval_id, by, why, skip=skip)
+        return await self._directory.ask(await self._asked_by(approval_id), Do(refuse))
+
+    async def resolve(
+        self,
+        mutation_id: str,
+        verdict: Verdict,
+        *,
+        by: str,
+        why: str = "",
+        result: object = None,
+        version: int | None = None,
+    ) -> Mutation:
+        """Say what became of a call whose outcome nobody knows: the workflow goes on from there.
+
+        `happened` (with the `result` that `next` is given), `did_not_happen` (the events are released, and a fresh run
+        takes them) or `skip` (the events are skipped, and `next` is told so). `version` is that of the mutation you
+        looked at: if it has changed since, or somebody was first, this is refused.
+
+        ```python
+        [output] = [each for each in await keep.outputs("mail to sheets") if each.status == "indeterminate"]
+        await keep.resolve(output.mutation_id, "happened", by="alice", result={"rowId": "r7"})
+        ```
+        """
+        found = await self._host.reading.read(lambda q: reads.mutation(q, mutation_id))
+        if found is None:
+            raise Rejected(Reason.MUTATION_NOT_FOUND, f"There is no mutation {mutation_id!r}.")
+        return await self._directory.ask(found.workflow_id, Do(_verdict(found.id, verdict, by, why, result, version)))
+
+    async def skip_item(self, workflow: str, item_id: str, *, by: str = "", why: str = "") -> Item:
+        """Skip a logical item of a job: like one that is done, it changes nothing outside any more.
+
+        ```python
+        await keep.skip_item("digest", "customer-7", by="alice")
+        ```
+        """
+        return await self._do(workflow, lambda workflow_id: SkipItem(workflow_id, item_id, by, why))
+
+    async def reprocess_item(self, workflow: str, item_id: str, *, by: str = "", why: str = "") -> Item:
+        """Have a logical item processed anew: the next attempt shares nothing with those before.
+
+        ```python
+        await keep.reprocess_item("digest", "customer-7", by="alice", why="the address was wrong")
+        ```
+        """
+        return await self._do(workflow, lambda workflow_id: ReprocessItem(workflow_id, item_id, by, why))
+
+    async def accept_repair(self, workflow: str, *, by: str) -> Deployed:
+        """Let the proposed repair run. Look at `proposal` first.
+
+        ```python
+        await keep.accept_repair("mail to sheets", by="alice")
+        ```
+        """
+        return await self._activate(workflow, None, by)
+
+    async def refuse_repair(self, workflow: str, *, by: str, why: str) -> Workflow:
+        """Send the proposed repair back, with the reason. It counts as an attempt.
+
+        ```python
+        await keep.refuse_repair("mail to sheets", by="alice", why="it drops the amount")
+        ```
+        """
+        found = await self._find(workflow)
+        problem = f"refused by {by}: {why}"
+        await self._directory.ask(found.id, Do(NoteRepairAttempt(found.id, problem, self._host.time.now(), by)))
+        return await self._find(found.id)
+
     async def publish(
         self, workflow: str, topic: str, *, message_id: str, title: str, payload: object = None
     ) -> tuple[Event, ...]:
@@ -160,120 +320,6 @@ class Keep:
             raise ValueError(f"the payload of {message_id!r} has more than {limit} bytes; publish an id instead")
         event = Publish(self._host.ids.new("evt"), topic, message_id, title, encoded)
         return await self._directory.ask(found.id, Do(PublishEvents(found.id, (event,))))
-
-    # What people see.
-
-    async def workflows(self) -> list[Workflow]:
-        """Every workflow, oldest first.
-
-        ```python
-        for workflow in await keep.workflows():
-            print(workflow.name, workflow.status, workflow.error)
-        ```
-        """
-        return await self._host.reading.read(reads.workflows)
-
-    async def workflow(self, workflow: str) -> Workflow:
-        """One workflow.
-
-        ```python
-        print((await keep.workflow("mail to sheets")).error)
-        ```
-        """
-        return await self._find(workflow)
-
-    async def runs(self, workflow: str, *, limit: int = PEEK_DEFAULT, before: str | None = None) -> list[Run]:
-        """Its runs, newest first. `before` is the id of the last one seen.
-
-        ```python
-        for run in await keep.runs("mail to sheets", limit=10):
-            print(run.id, run.handler, run.phase, run.status)
-        ```
-        """
-        workflow_id = (await self._find(workflow)).id
-        cursor = {"before": before} if before else {}
-        return await self._host.reading.read(lambda q: reads.runs(q, workflow_id, limit=limit, **cursor))
-
-    async def events(self, workflow: str, topic: str, *, limit: int = PEEK_DEFAULT, after: int = 0) -> list[Event]:
-        """The events of a topic, oldest first, whatever became of them. `after` is the `seq` of the last one seen.
-
-        ```python
-        for event in await keep.events("mail to sheets", "email.received"):
-            print(event.message_id, event.title, event.status)
-        ```
-        """
-        workflow_id = (await self._find(workflow)).id
-        return await self._host.reading.read(
-            lambda q: reads.events(q, workflow_id, topic, limit=limit, after=after),
-        )
-
-    async def inputs(self, workflow: str, *, limit: int = PEEK_DEFAULT, before: int | None = None) -> list[Input]:
-        """What came in, newest first, each with what was done about it. `before` is the `seq` of the last seen.
-
-        ```python
-        for each in await keep.inputs("mail to sheets"):
-            print(each.title, each.status, [output.title for output in each.outputs])
-        ```
-        """
-        found = await self._find(workflow)
-        stale_before = self._host.time.now() - self._host.policy_of(found.name).stale_after_ms
-        return await self._host.reading.read(lambda q: views.inputs(q, found.id, limit, before, stale_before))
-
-    async def outputs(self, workflow: str, *, limit: int = PEEK_DEFAULT, before: str | None = None) -> list[Output]:
-        """What was done outside, or was to be, newest first. `before` is the `mutation_id` of the last seen.
-
-        ```python
-        for each in await keep.outputs("mail to sheets"):
-            print(each.title, each.call, each.params, each.status)
-        ```
-        """
-        workflow_id = (await self._find(workflow)).id
-        return await self._host.reading.read(lambda q: views.outputs(q, workflow_id, limit, before))
-
-    async def explain(self, run_id: str) -> Explanation:
-        """Why a run is where it is: what it selected, what it attempted, why it is stuck, and what can be done.
-
-        ```python
-        [run] = await keep.runs("mail to sheets", limit=1)
-        print((await keep.explain(run.id)).why)
-        ```
-        """
-        found = await self._host.reading.read(lambda q: views.explain(q, run_id))
-        if found is None:
-            raise Rejected(Reason.RUN_NOT_FOUND, f"There is no run {run_id!r}.")
-        return found
-
-    async def watch(
-        self, workflow: str | None = None, *, after: int | None = None
-    ) -> AsyncGenerator[JournalEntry, None]:
-        """The journal as it is written: everywhere, or in one workflow; from now on, or after a sequence number.
-
-        Ends when the runtime does. Who stops before that closes it, with `contextlib.aclosing`.
-
-        ```python
-        async for entry in keep.watch("mail to sheets"):
-            print(entry.operation, entry.changed)
-        ```
-        """
-        host = self._host
-        workflow_id = (await self._find(workflow)).id if workflow is not None else None
-        seen = await host.reading.read(reads.journal_end) if after is None else after
-        while not host.is_closed:
-            more = self._committed.next
-            last = seen
-
-            def read(q: Queries, last: int = last) -> list[JournalEntry]:
-                return reads.journal(q, workflow_id=workflow_id, after=last)
-
-            try:
-                entries = await host.reading.read(read)
-            except ActorStopped:
-                return
-            for entry in entries:
-                seen = entry.seq
-                yield entry
-            if not entries:
-                await more.wait()
 
     async def wait_idle(self) -> None:
         """Return once nothing is running and nothing is due: everything there was to do now is done, or waits.
@@ -295,13 +341,34 @@ class Keep:
         found = await self._find(workflow)
         return await self._directory.ask(found.id, Do(operation(found.id)))
 
-    async def _find(self, workflow: str) -> Workflow:
-        found = await self._host.reading.read(
-            lambda q: reads.workflow(q, workflow) or reads.workflow_by_name(q, workflow)
-        )
+    def _accepts(self, grants: object, needed: list[Needed]) -> list[str]:
+        """The permissions that are granted without being named one by one."""
+        match grants or self._accepted:
+            case "declared":
+                return [each.permission for each in needed]
+            case "all":
+                return sorted({method.permission for method in self._host.catalog.methods.values()})
+            case _:
+                return []
+
+    async def _activate(self, workflow: str, number: tuple[int, int] | None, by: str) -> Deployed:
+        found = await self._find(workflow)
+        version = await self._directory.ask(found.id, Activate(number, by))
+        return Deployed(found.id, found.name, f"{version.major}.{version.minor}")
+
+    async def _major(self, workflow: Workflow) -> int:
+        version_id = workflow.active_version_id
+        version = await self._host.reading.read(lambda q: reads.version(q, version_id) if version_id else None)
+        if version is None:
+            raise Rejected(Reason.VERSION_NOT_FOUND, f"Workflow {workflow.name!r} has no script yet.")
+        return version.major
+
+    async def _asked_by(self, approval_id: str) -> str:
+        """The workflow that asks."""
+        found = await self._host.reading.read(lambda q: reads.approval(q, approval_id))
         if found is None:
-            raise Rejected(Reason.WORKFLOW_NOT_FOUND, f"There is no workflow {workflow!r}.")
-        return found
+            raise Rejected(Reason.APPROVAL_NOT_FOUND, f"There is no approval {approval_id!r}.")
+        return found.workflow_id
 
     async def _hand_over(self, workflow: str | None, name: str, message: Deploy) -> tuple[str, ScriptVersion]:
         """Give the script to its workflow's actor. Of two with one new name, the second finds the first's."""
@@ -310,7 +377,23 @@ class Keep:
                 if (known := await self._host.reading.read(lambda q: reads.workflow_by_name(q, name))) is None:
                     workflow_id = self._host.ids.new("wf")
                     return workflow_id, await self._directory.ask(workflow_id, message)
-            workflow_id = known.id
         else:
-            workflow_id = (await self._find(workflow)).id
-        return workflow_id, await self._directory.ask(workflow_id, message)
+            known = await self._find(workflow)
+            if known.name != name:
+                raise deployment.other_name(name, known)
+        return known.id, await self._directory.ask(known.id, message)
+
+
+def _verdict(
+    mutation_id: str, verdict: Verdict, by: str, why: str, result: object, version: int | None
+) -> Operation[Mutation]:
+    match verdict:
+        case "happened":
+            encoded = msgspec.json.encode(result).decode()
+            return ApplyMutation(mutation_id, encoded, Resolver.USER_ASSERT_APPLIED, by, why, version)
+        case "did_not_happen":
+            return FailMutation(mutation_id, "", Resolver.USER_ASSERT_FAILED, by, why, version)
+        case "skip":
+            return SkipMutation(mutation_id, by, why, version)
+        case _:
+            assert_never(verdict)

@@ -4,9 +4,10 @@ from typing import Any, TypeAlias, TypeVar
 
 import msgspec
 
+from keep_actors.host import Declared
 from keep_actors.kernel import Question
-from keep_sandbox.declaration import Declaration
-from keep_storage.model import ScriptVersion
+from keep_actors.permissions import Grant, Needed
+from keep_storage.model import Mutation, ScriptVersion
 from keep_storage.operations import Operation
 
 T = TypeVar("T")
@@ -16,10 +17,18 @@ class Tick(msgspec.Struct, frozen=True):
     """Look whether there is something to do: an alarm rang, or the runtime has just started."""
 
 
-class RunEnded(msgspec.Struct, frozen=True):
-    """From the task of a run to its own actor: it is over, whatever came of it."""
+class Ended(msgspec.Struct, frozen=True):
+    """From the task beside the mailbox to its own actor: this run or errand is over, whatever came of it."""
 
-    run_id: str
+    work_id: str
+
+
+class Advance(Question[tuple[Any, ...]]):
+    """From the task beside the mailbox to its own actor: these transitions, together."""
+
+    def __init__(self, work_id: str, operations: tuple[Operation[Any], ...]) -> None:
+        self.work_id = work_id
+        self.operations = operations
 
 
 class Do(Question[T]):
@@ -29,26 +38,57 @@ class Do(Question[T]):
         self.operation = operation
 
 
-class Advance(Question[tuple[Any, ...]]):
-    """From the task of a run to its own actor: these transitions, together."""
-
-    def __init__(self, run_id: str, operations: tuple[Operation[Any], ...]) -> None:
-        self.run_id = run_id
-        self.operations = operations
-
-
 class Deploy(Question[ScriptVersion]):
-    """Make this script the one that runs, as soon as no run is under way."""
+    """Make this script the one that runs, as soon as nothing is under way.
+
+    `grants` are given with it, and `accepted` are permissions that are granted unless they are already.
+    """
 
     def __init__(
-        self, source: str, declaration: Declaration, *, timezone: str, is_major: bool, start: bool, by: str
+        self,
+        source: str,
+        declared: Declared,
+        *,
+        needed: list[Needed],
+        grants: list[Grant],
+        accepted: list[str],
+        timezone: str | None,
+        is_major: bool,
+        start: bool,
+        by: str,
     ) -> None:
         self.source = source
-        self.declaration = declaration
+        self.declared = declared
+        self.needed = needed
+        self.grants = grants
+        self.accepted = accepted
         self.timezone = timezone
         self.is_major = is_major
         self.start = start
         self.by = by
 
 
-Message: TypeAlias = Tick | RunEnded | Do[Any] | Advance | Deploy
+class Activate(Question[ScriptVersion]):
+    """Make a version that exists the one that runs, as soon as nothing is under way: a rollback, an accepted repair.
+
+    Without a number: the proposal that is held.
+    """
+
+    def __init__(self, number: tuple[int, int] | None, by: str) -> None:
+        self.number = number
+        self.by = by
+
+
+class Approve(Question[Mutation]):
+    """A person allows a recorded call: make exactly it. Answered when it is allowed, not when it is made."""
+
+    def __init__(self, approval_id: str, by: str, why: str) -> None:
+        self.approval_id = approval_id
+        self.by = by
+        self.why = why
+
+
+Between: TypeAlias = Deploy | Activate | Approve
+"""What waits until nothing is under way."""
+
+Message: TypeAlias = Tick | Ended | Advance | Do[Any] | Between

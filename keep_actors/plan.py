@@ -29,6 +29,16 @@ class StartRetry(msgspec.Struct, frozen=True):
     trigger: str = "retry"
 
 
+class Repair(msgspec.Struct, frozen=True):
+    """Have somebody propose a repaired script."""
+
+    task_id: str
+
+
+class ExpireApprovals(msgspec.Struct, frozen=True):
+    """A person was asked whether a call may be made, and has not answered in time."""
+
+
 class Rest(msgspec.Struct, frozen=True):
     """There is nothing to do before `until`; None: before somebody says so."""
 
@@ -36,24 +46,43 @@ class Rest(msgspec.Struct, frozen=True):
     why: str = ""
 
 
-Step: TypeAlias = StartRun | StartRetry | Rest
+Step: TypeAlias = StartRun | StartRetry | Repair | ExpireApprovals | Rest
 
 _KIND_ORDER = {HandlerKind.CONSUMER: 0, HandlerKind.PRODUCER: 1, HandlerKind.JOB: 2}
 _LAST = 1 << 62
 
 
-def plan(snapshot: Snapshot, now: Millis) -> Step:
-    """The pending retry first, then consumers (oldest pending event first), then producers, then jobs."""
+def plan(snapshot: Snapshot, now: Millis, *, repairs_max: int = 0) -> Step:
+    """Questions and repairs first; then the pending retry, consumers (oldest pending event first), producers, jobs.
+
+    `repairs_max` is how often a handler is repaired by itself; 0: a person does it.
+    """
+    if snapshot.workflow.status is WorkflowStatus.ARCHIVED:
+        return Rest(None, "the workflow is archived")
+    errand, errand_at = _errand(snapshot, repairs_max)
+    if errand is not None and errand_at <= now:
+        return errand
+    later = [errand_at] if errand is not None else []
     if why := blocked(snapshot.workflow):
-        return Rest(None, why)
+        return Rest(min(later, default=None), why)
     if snapshot.workflow.pending_retry_run_id is not None:
-        return _retry(snapshot, snapshot.workflow.pending_retry_run_id, now)
+        return _retry(snapshot, snapshot.workflow.pending_retry_run_id, now, later)
     times = [(handler, due_at(handler)) for handler in snapshot.handlers]
     due = [handler for handler, at in times if at is not None and at <= now]
     if due:
         first = min(due, key=_rank)
         return StartRun(first.name, first.kind, _trigger(first))
-    return Rest(min((at for _, at in times if at is not None), default=None))
+    return Rest(min([*later, *(at for _, at in times if at is not None)], default=None))
+
+
+def _errand(snapshot: Snapshot, repairs_max: int) -> tuple[Repair | ExpireApprovals | None, Millis]:
+    """What is to be done beside running handlers, whatever stops those; and when."""
+    if snapshot.approval_expires_at is not None:
+        return ExpireApprovals(), snapshot.approval_expires_at
+    task = snapshot.task
+    if task is not None and task.held_version_id is None and task.repairs < repairs_max:
+        return Repair(task.id), task.next_attempt_at or 0
+    return None, 0
 
 
 def blocked(workflow: Workflow) -> str:
@@ -72,11 +101,11 @@ def due_at(handler: HandlerView) -> Millis | None:
     return None if at is None else max(at, handler.retry_at or 0)
 
 
-def _retry(snapshot: Snapshot, run_id: str, now: Millis) -> Step:
+def _retry(snapshot: Snapshot, run_id: str, now: Millis, later: list[Millis]) -> Step:
     assert snapshot.retry_handler is not None, "a pending retry is a run of some handler"
     waits = next((each.retry_at for each in snapshot.handlers if each.name == snapshot.retry_handler), None)
     if waits is not None and waits > now:
-        return Rest(waits, "waits before it tries again")
+        return Rest(min([waits, *later]), "waits before it tries again")
     return StartRetry(run_id, snapshot.retry_handler)
 
 

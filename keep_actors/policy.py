@@ -55,6 +55,13 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     timeouts: Mapping[str, Millis] = {}
     """By connector (`gmail`) or method (`gmail.send`)."""
     retry: Backoff = Backoff()
+    approval_expires_ms: Millis | None = 7 * _DAY
+    """How long a mutation waits for a person's approval; then it is refused. None: for ever."""
+    repairs_max: int = 3
+    """Attempts at repairing a handler before a person is asked. Counted until it commits again."""
+    repair_timeout_ms: Millis = 5 * _MINUTE
+    repair_approval: Literal["impactful", "always"] = "impactful"
+    """Which proposals wait for a person: those that are not declared `safe`, or every one."""
     state_bytes_max: int = 256 * 1024
     payload_bytes_max: int = 256 * 1024
     publishes_max: int = 1_000
@@ -69,6 +76,8 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
             raise ValueError("the earliest wake is after now and not after the latest one")
         if min(self.producer_interval_ms, self.read_timeout_ms, self.mutation_timeout_ms, *self.timeouts.values()) <= 0:
             raise ValueError("an interval or a timeout is longer than nothing")
+        if self.repairs_max < 0 or self.repair_timeout_ms <= 0 or (self.approval_expires_ms or 1) <= 0:
+            raise ValueError("a repair has attempts and time, and an approval does not expire before it is asked for")
 
     def timeout_ms(self, full_name: str, own_ms: Millis | None, *, is_mutation: bool) -> Millis:
         """How long a call of this method may take: said here, else by the method, else the default."""

@@ -14,7 +14,7 @@ from keep_actors.connectors import Failed, Method, ReadCall
 from keep_actors.context import CannotGoOn, RunContext
 from keep_actors.failures import Failure, logic
 from keep_actors.gate import Ask, Stage
-from keep_actors.mutating import call_outside, checked_params
+from keep_actors.outside import call_in_run, checked_params, permitted, recorded
 from keep_sandbox import Request
 from keep_sandbox.limits import DEFAULT_LIMITS
 from keep_sandbox.outcomes import Kind
@@ -33,7 +33,7 @@ from keep_storage.model import (
     Json,
     MutationStatus,
 )
-from keep_storage.operations import ApplyMutation, CloseItem, CreateMutation, ItemScope, OpenItem, Publish
+from keep_storage.operations import ApplyMutation, CloseItem, ItemScope, OpenItem, Publish
 from keep_storage.transaction import Queries
 from keep_storage.transitions import ITEM_FINISHED
 
@@ -197,6 +197,7 @@ class Requests:
 
     async def _read(self, method: Method, text: Json) -> Json:
         context = self._context
+        permitted(context, method)
         params = checked_params(context, method, text)
         # Nothing outside is asked on behalf of a run that is not in the file.
         await context.record.save()
@@ -234,31 +235,18 @@ class Requests:
         context, item = self._context, self._item
         assert item is not None, "the gate lets a job mutate only inside an item"
         subkey, text = _without_subkey(text)
+        permitted(context, method)
         params = checked_params(context, method, text)
         identity = _identity(item, method, method.identity_of(params), subkey)
-        mutation_id = context.host.ids.new("mut")
-        scope = ItemScope(item.item_id, identity)
         try:
-            [known] = await context.record.save(
-                CreateMutation(
-                    id=mutation_id,
-                    run_id=context.run_id,
-                    connector=method.connector,
-                    method=method.name,
-                    params=text,
-                    idempotency_key=identity,
-                    reconcilable=method.reconcilable,
-                    send=True,
-                    item=scope,
-                )
-            )
+            known = await recorded(context, method, text, identity, ItemScope(item.item_id, identity))
         except Rejected as error:
             if error.reason is Reason.ITEM_IS_DONE:
                 raise self._wrong(str(error)) from None
             raise
         if known.status is MutationStatus.APPLIED:
             return self._replayed(method, item, known.params, text, known.result)
-        result = await call_outside(context, method, params, known)
+        result = await call_in_run(context, method, params, known)
         await context.record.save(ApplyMutation(known.id, result))
         return result
 

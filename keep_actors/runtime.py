@@ -13,7 +13,9 @@ from keep_actors.connectors import Catalog, Connector
 from keep_actors.host import Host
 from keep_actors.keep import Keep
 from keep_actors.kernel import Clock, Directory, Escalated, RestartPolicy, Supervisor, Time, WallTime, WorkerThread
+from keep_actors.maintenance import Maintainer
 from keep_actors.messages import Message, Tick
+from keep_actors.permissions import Accepted
 from keep_actors.policy import Policy
 from keep_actors.reading_actor import ReadingActor
 from keep_actors.record import patiently
@@ -47,6 +49,8 @@ async def open(  # noqa: A001  # `keep_actors.open(...)` is how it is called
     connectors: Iterable[Connector] = (),
     policy: Policy | None = None,
     policies: Mapping[str, Policy] | None = None,
+    grants: Accepted = "explicit",
+    maintainer: Maintainer | None = None,
     sandbox: PoolMode = "jailed",
     limits: Limits | None = None,
     pool_policy: PoolPolicy | None = None,
@@ -60,14 +64,18 @@ async def open(  # noqa: A001  # `keep_actors.open(...)` is how it is called
 
     ```python
     async with keep_actors.open("keep.db", connectors=[Gmail(), Sheets()]) as keep:
-        await keep.deploy(Path("mail_to_sheets.js").read_text())
+        await keep.deploy(Path("mail_to_sheets.js").read_text(), grants=["gmail.search", "sheets.appendRow"])
         await keep.wait_idle()
     ```
 
     What a dead process left behind is settled first. At the end, runs under way have `shutdown_grace_ms` to come to
-    theirs; what is cut off then is settled by the next start. `":memory:"` keeps nothing. `sandbox` is `"jailed"` for
-    every script that is not trusted. `time` and `rng` are for tests. Raises what `Store.open` raises, among it
-    `StorageOwned` when another runtime has the file, and `SandboxUnavailable`.
+    theirs; what is cut off then is settled by the next start. `":memory:"` keeps nothing.
+
+    With `grants="declared"` a deployed script is granted what it names, with `"all"` everything; by default `deploy`
+    wants to be told. `maintainer` repairs scripts; without one a person does. `sandbox` is `"jailed"` for every script
+    that is not trusted. `time` and `rng` are for tests.
+
+    Raises what `Store.open` raises (`StorageOwned` when another runtime has the file), and `SandboxUnavailable`.
     """
     catalog = Catalog(connectors)
     now = time or WallTime()
@@ -100,8 +108,9 @@ async def open(  # noqa: A001  # `keep_actors.open(...)` is how it is called
             turnstile=Turnstile(runs_max),
             policy=policy or Policy(),
             policies=policies or {},
+            maintainer=maintainer,
         )
-        runtime = Runtime(host, services, committed, restart or RestartPolicy())
+        runtime = Runtime(host, services, committed, restart or RestartPolicy(), grants)
         async with runtime.running(shutdown_grace_ms) as keep:
             yield keep
 
@@ -125,7 +134,15 @@ class Services:
 class Runtime:
     """Everything that runs: the services, the workflow actors, the clock."""
 
-    def __init__(self, host: Host, services: Services, committed: Signal, restart: RestartPolicy) -> None:
+    def __init__(
+        self,
+        host: Host,
+        services: Services,
+        committed: Signal,
+        restart: RestartPolicy,
+        grants: Accepted,
+    ) -> None:
+        self._grants = grants
         self._host = host
         self._services = services
         self._committed = committed
@@ -146,7 +163,7 @@ class Runtime:
                     await self._recover()
                     await tasks.start(self._workflows.run)
                     tasks.start_soon(self._clock.run)
-                    yield Keep(self._host, self._directory, self._clock, self._committed)
+                    yield Keep(self._host, self._directory, self._clock, self._committed, self._grants)
                 except Exception as error:
                     # The caller's own, or why it cannot start: it leaves this block as it came, not in a group of ours.
                     failure = error

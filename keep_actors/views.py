@@ -1,24 +1,32 @@
 """What people see: what came in, what was done about it, why something is stuck, and what they can do. Reads only."""
 
-from collections.abc import Mapping
-from typing import Final
+import difflib
+from collections.abc import Iterator, Mapping
+from typing import Final, Literal
 
 import msgspec
 
 from keep_storage import reads
+from keep_storage.errors import Reason, Rejected
 from keep_storage.ids import Millis
 from keep_storage.model import (
+    PEEK_MAX,
+    Approval,
     Event,
     EventStatus,
+    FailureClass,
+    Item,
     JournalEntry,
     Json,
     Mutation,
     MutationStatus,
     Run,
     RunStatus,
+    ScriptVersion,
     Workflow,
 )
 from keep_storage.transaction import Queries
+from keep_storage.transitions import POST_MUTATION
 
 
 class Output(msgspec.Struct, frozen=True):
@@ -68,6 +76,56 @@ class Explanation(msgspec.Struct, frozen=True):
     journal: list[JournalEntry]
 
 
+class Question(msgspec.Struct, frozen=True):
+    """May this recorded call be made?"""
+
+    approval_id: str
+    workflow_id: str
+    run_id: str
+    title: str
+    """The script's own words. Not to be trusted: `call` and `params` are what the host saw, and what would be sent."""
+    call: str
+    params: Json
+    asked_at: Millis
+    expires_at: Millis | None
+
+
+class BlastRadius(msgspec.Struct, frozen=True):
+    """What runs of one version have touched. Each list is cut at `limit`; `is_cut` says whether one was."""
+
+    version: str
+    events: list[Event]
+    mutations: list[Output]
+    items: list[Item]
+    is_cut: bool
+
+
+class Proposed(msgspec.Struct, frozen=True):
+    """A repair that waits for a person."""
+
+    workflow_id: str
+    version: str
+    source: str
+    diff: str
+    """From the script that failed to the proposed one, as a unified diff."""
+    error: str
+    blast_radius: BlastRadius
+
+
+_Kind = Literal["approval", "repair", "maintenance", "unknown", "error"]
+
+
+class Attention(msgspec.Struct, frozen=True):
+    """Something that waits for a person."""
+
+    workflow_id: str
+    workflow: str
+    kind: _Kind
+    words: str
+    run_id: str | None
+    can_do: str
+
+
 CAN_DO: Final[Mapping[RunStatus, str]] = {
     RunStatus.ACTIVE: "Wait: it is under way. Pausing the workflow lets this run come to its end, and starts no other.",
     RunStatus.COMMITTED: "",
@@ -113,11 +171,93 @@ def explain(q: Queries, run_id: str) -> Explanation | None:
     )
 
 
+def approvals(q: Queries, workflow_id: str | None) -> list[Question]:
+    """The recorded calls that wait for a person, oldest first."""
+    return [_question(q, each) for each in reads.open_approvals(q, workflow_id)]
+
+
+def _question(q: Queries, approval: Approval) -> Question:
+    mutation = reads.mutation(q, approval.mutation_id)
+    assert mutation is not None, "an approval is about a mutation"
+    return Question(
+        approval_id=approval.id,
+        workflow_id=approval.workflow_id,
+        run_id=mutation.run_id,
+        title=mutation.title,
+        call=f"{mutation.connector}.{mutation.method}",
+        params=mutation.params,
+        asked_at=approval.requested_at,
+        expires_at=approval.expires_at,
+    )
+
+
+def blast_radius(q: Queries, workflow_id: str, number: tuple[int, int], limit: int = PEEK_MAX) -> BlastRadius:
+    """What runs of a version have touched. Raises `Rejected`."""
+    version = reads.version_by_number(q, workflow_id, *number)
+    if version is None:
+        raise Rejected(Reason.VERSION_NOT_FOUND, f"There is no version {number[0]}.{number[1]}.")
+    events = reads.events_of_version(q, version.id, limit=limit)
+    mutations = reads.mutations_of_version(q, version.id, limit=limit)
+    items = reads.items_of_version(q, version.id, limit=limit)
+    is_cut = max(len(events), len(mutations), len(items)) >= limit
+    return BlastRadius(_number(version), events, [_output(each) for each in mutations], items, is_cut)
+
+
+def proposal(q: Queries, workflow_id: str) -> Proposed | None:
+    """The repair that waits for a person, if one does."""
+    task, workflow = reads.open_task(q, workflow_id), reads.workflow(q, workflow_id)
+    if task is None or task.held_version_id is None or workflow is None or workflow.active_version_id is None:
+        return None
+    old, new = reads.version(q, workflow.active_version_id), reads.version(q, task.held_version_id)
+    run = reads.run(q, task.run_id)
+    assert old is not None and new is not None and run is not None, "a proposal is between two versions"  # noqa: PT018
+    lines = difflib.unified_diff(
+        old.source.splitlines(), new.source.splitlines(), _number(old), _number(new), lineterm=""
+    )
+    radius = blast_radius(q, workflow_id, (old.major, old.minor))
+    return Proposed(workflow_id, _number(new), new.source, "\n".join(lines), run.error_message, radius)
+
+
+def attention(q: Queries) -> list[Attention]:
+    """Everything that waits for a person."""
+    return [each for workflow in reads.workflows_needing_attention(q) for each in _attention(q, workflow)]
+
+
+def _attention(q: Queries, workflow: Workflow) -> Iterator[Attention]:
+    def needs(kind: _Kind, words: str, run_id: str | None, can_do: str) -> Attention:
+        return Attention(workflow.id, workflow.name, kind, words, run_id, can_do)
+
+    asked = reads.open_approvals(q, workflow.id)
+    for approval in asked:
+        question = _question(q, approval)
+        words = f"{question.title or 'A call'}: {question.call} {question.params}"
+        yield needs("approval", words, question.run_id, "Approve it, or reject it as failed or skipped.")
+    task = reads.open_task(q, workflow.id)
+    if task is not None and task.held_version_id is not None:
+        yield needs(
+            "repair", "A repair waits.", task.run_id, "Look at the diff and what was touched; accept or refuse."
+        )
+    elif workflow.maintenance and not workflow.error:
+        run = reads.run(q, workflow.maintenance_run_id or "")
+        words = run.error_message if run is not None else ""
+        yield needs("maintenance", words, workflow.maintenance_run_id, CAN_DO[RunStatus.FAILED_LOGIC])
+    run = reads.run(q, workflow.error_run_id) if workflow.error_run_id is not None else None
+    if workflow.error and not asked:
+        unknown = workflow.error_class is FailureClass.INDETERMINATE
+        can_do = CAN_DO[run.status] if run is not None else "Put it right, then clear the error of the workflow."
+        yield needs("unknown" if unknown else "error", workflow.error, workflow.error_run_id, can_do)
+
+
+def _number(version: ScriptVersion) -> str:
+    return f"{version.major}.{version.minor}"
+
+
 def _why(run: Run, workflow: Workflow) -> str:
     if run.status in (RunStatus.ACTIVE, RunStatus.COMMITTED):
         return ""
     place = f" (script {run.error_place})" if run.error_place else ""
-    waits = " It waits for its `next`." if workflow.pending_retry_run_id == run.id else ""
+    goes_on = workflow.pending_retry_run_id == run.id and run.mutation_outcome in POST_MUTATION
+    waits = " It waits for its `next`." if goes_on else ""
     return f"{run.status} in {run.phase}: {run.error_message or 'no words were left'}{place}.{waits}"
 
 

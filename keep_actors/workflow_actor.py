@@ -4,6 +4,8 @@ Handler code and external calls run in a task beside the mailbox; every transiti
 a person can pause or look while a call is pending, and there is never more than one run. What to do next is `plan`'s.
 """
 
+from collections import deque
+from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any, Protocol, assert_never
 
@@ -13,17 +15,20 @@ from anyio.abc import TaskGroup
 
 from keep_actors import deployment
 from keep_actors.context import RunContext
+from keep_actors.errands import Writes, make_approved_call, repair
 from keep_actors.execution import Execution
 from keep_actors.host import Host
 from keep_actors.kernel import Actor
-from keep_actors.messages import Advance, Deploy, Do, Message, RunEnded, Tick
-from keep_actors.plan import Rest, StartRetry, StartRun, Step, plan
+from keep_actors.messages import Activate, Advance, Approve, Between, Deploy, Do, Ended, Message, Tick
+from keep_actors.permissions import Envelope, PermissionsNeeded, grants_of
+from keep_actors.plan import ExpireApprovals, Repair, Rest, StartRetry, StartRun, Step, plan
 from keep_actors.record import Record, patiently
 from keep_storage import reads
 from keep_storage.errors import Reason, Rejected, StorageUnavailable
 from keep_storage.ids import Millis
-from keep_storage.model import Handler, HandlerKind, Phase, Run
+from keep_storage.model import Handler, HandlerKind, Mutation, Phase, Run, ScriptVersion, Workflow
 from keep_storage.operations import (
+    ApproveMutation,
     CreateRetryRun,
     CreateRun,
     CreateSession,
@@ -32,6 +37,7 @@ from keep_storage.operations import (
     RecoverCrashedRuns,
     RecoverMaintenanceMode,
     RecoverUnfinishedSessions,
+    RejectMutation,
     RunNow,
     SkipEvent,
     Together,
@@ -69,12 +75,14 @@ class WorkflowActor(Actor[Message]):
         self._host = host
         self._home = home
         self._restarted = restarted
-        self._running: RunContext | None = None
-        self._deploys: list[Deploy] = []
+        self._work_id: str | None = None
+        """The run or errand that is under way beside the mailbox."""
+        self._run: RunContext | None = None
+        self._between: deque[Between] = deque()
         self._tasks: TaskGroup | None = None
 
     async def run(self) -> None:
-        """Begin with recovery if the last incarnation crashed, then process messages. A run dies with its actor."""
+        """Begin with recovery if the last incarnation crashed, then process messages. A run ends with its actor."""
         async with anyio.create_task_group() as self._tasks:
             if self._restarted:
                 await self._write(recovery(self.name))
@@ -85,37 +93,34 @@ class WorkflowActor(Actor[Message]):
     async def receive(self, message: Message) -> None:
         match message:
             case Advance():
-                if self._is_running(message.run_id):
+                # Of another id: the work of an incarnation that crashed. Recovery has settled it.
+                if message.work_id == self._work_id:
                     await self._apply(message, Together(message.operations))
                 return
+            case Ended():
+                if message.work_id != self._work_id:
+                    return
+                self._work_id, self._run = None, None
             case Do():
                 await self._do(message)
-            case Deploy():
-                self._deploys.append(message)
-            case RunEnded():
-                if not self._is_running(message.run_id):
-                    return
-                self._running = None
+            case Deploy() | Activate() | Approve():
+                self._between.append(message)
             case Tick():
                 pass
             case _:
                 assert_never(message)
         await self._go_on()
 
-    def _is_running(self, run_id: str) -> bool:
-        """False for what the run of a crashed incarnation has left in the mailbox: recovery has settled that run."""
-        return self._running is not None and self._running.run_id == run_id
-
     # What people and runs ask for.
 
     async def _do(self, message: Do[Any]) -> None:
         operation = message.operation
-        if isinstance(operation, RunNow) and self._running is not None:
-            text = f"Run {self._running.run_id!r} of workflow {self.name!r} is still active; try again when it ends."
+        if isinstance(operation, RunNow) and self._run is not None:
+            text = f"Run {self._run.run_id!r} of workflow {self.name!r} is still active; try again when it ends."
             message.fail(Rejected(Reason.RUN_ALREADY_ACTIVE, text))
             return
-        if isinstance(operation, SkipEvent) and self._running is not None:
-            self._running.event_was_skipped = True
+        if isinstance(operation, SkipEvent) and self._run is not None:
+            self._run.event_was_skipped = True
         await self._apply(message, operation)
 
     async def _apply(self, message: Do[Any] | Advance, operation: Operation[Any]) -> None:
@@ -124,49 +129,83 @@ class WorkflowActor(Actor[Message]):
         except (Rejected, StorageUnavailable) as error:
             message.fail(error)
 
-    async def _deploy(self, message: Deploy) -> None:
-        workflow, latest = await self._host.read(
-            lambda q: (reads.workflow(q, self.name), reads.latest_version(q, self.name))
-        )
-        version_id, operations = deployment.operations_for(
-            workflow_id=self.name,
-            workflow=workflow,
-            latest=latest,
-            source=message.source,
-            declaration=message.declaration,
-            timezone=message.timezone,
-            is_major=message.is_major,
-            start=message.start,
-            by=message.by,
-            ids=self._host.ids,
-            now=self._host.time.now(),
-        )
+    async def _do_between(self, message: Between) -> None:
+        """What has waited until nothing was under way."""
         try:
-            await self._host.storage.apply(Together(operations))
-        except (Rejected, StorageUnavailable) as error:
+            match message:
+                case Deploy():
+                    message.answer(await self._deploy(message))
+                case Activate():
+                    message.answer(await self._activate(message))
+                case Approve():
+                    message.answer(await self._approve(message))
+                case _:
+                    assert_never(message)
+        except (Rejected, StorageUnavailable, PermissionsNeeded) as error:
             message.fail(error)
-            return
+
+    async def _deploy(self, message: Deploy) -> ScriptVersion:
+        found = await self._host.read(lambda q: _found(q, self.name, is_major=message.is_major))
+        now = self._host.time.now()
+        version_id, writes = deployment.operations_for(message, self.name, found, self._host.ids, now)
+        await self._host.storage.apply(Together(writes))
+        return await self._version(version_id)
+
+    async def _activate(self, message: Activate) -> ScriptVersion:
+        workflow, version = await self._host.read(lambda q: _wanted(q, self.name, message.number))
+        declaration = (await self._host.script(version.id)).declaration
+        activate = deployment.activation(version.id, declaration, self._host.time.now())
+        await self._host.storage.apply(Together((activate, *deployment.after_activation(workflow, message.by))))
+        return version
+
+    async def _approve(self, message: Approve) -> Mutation:
+        """From here on the call may have been made, so it is made by a task that outlives this message."""
+        approve = ApproveMutation(message.approval_id, message.by, message.why)
+        mutation = await self._host.storage.apply(approve)
+        workflow = await self._host.read(lambda q: reads.workflow(q, self.name))
+        assert workflow is not None, "an approval is about a workflow"
+        self._start_errand(mutation.id, lambda: make_approved_call(self._host, workflow, mutation))
+        return mutation
+
+    async def _version(self, version_id: str) -> ScriptVersion:
         version = await self._host.read(lambda q: reads.version(q, version_id))
         assert version is not None, "it has just been written"
-        message.answer(version)
+        return version
 
     # What to do next.
 
     async def _go_on(self) -> None:
-        """Carry out the next step, if no run is under way: its end comes back here."""
-        if self._running is not None:
-            return
-        while self._deploys:
-            await self._deploy(self._deploys.pop(0))
-        now = self._host.time.now()
-        outlook = await self._host.read(lambda q: look(q, self.name, now))
-        if outlook is not None and not isinstance(outlook.step, Rest) and not self._host.is_closing:
-            await self._start(outlook, outlook.step)
-            return
+        """Carry out the next step, if nothing is under way: its end comes back here."""
+        while self._work_id is None:
+            if self._between:
+                await self._do_between(self._between.popleft())
+                continue
+            outlook = await self._look()
+            if outlook is None or self._host.is_closing:
+                await self._rest(outlook, None)
+                return
+            match outlook.step:
+                case StartRun() | StartRetry():
+                    await self._start(outlook, outlook.step)
+                case Repair():
+                    await self._repair(outlook, outlook.step)
+                case ExpireApprovals():
+                    await self._expire()
+                case Rest():
+                    await self._rest(outlook, outlook.step)
+                    return
+                case _:
+                    assert_never(outlook.step)
+
+    async def _look(self) -> "Outlook | None":
+        now, host = self._host.time.now(), self._host
+        return await host.read(lambda q: look(q, self.name, now, host.repairs_max))
+
+    async def _rest(self, outlook: "Outlook | None", rest: Rest | None) -> None:
         if outlook is not None and outlook.snapshot.open_session_id is not None:
             await self._write(FinishSession(outlook.snapshot.open_session_id))
-        if outlook is not None and isinstance(outlook.step, Rest):
-            self._home.wake_at(self.name, outlook.step.until)
+        if rest is not None:
+            self._home.wake_at(self.name, rest.until)
         self._home.let_go(self)
 
     async def _start(self, outlook: "Outlook", step: StartRun | StartRetry) -> None:
@@ -185,18 +224,46 @@ class WorkflowActor(Actor[Message]):
             phase = Phase.PREPARING if handler.kind is HandlerKind.CONSUMER else Phase.PENDING
             opening.append(CreateRun(run_id, session_id, handler.name, phase, _writes(outlook, handler)))
         record = Record(tuple(opening), partial(self._advance, run_id), self._host.time)
-        self._running = RunContext(self._host, workflow, script, handler.name, handler.kind, run_id, record)
-        execution = Execution(self._running, handler.state, handler.failures, outlook.retried)
+        self._run = RunContext(
+            self._host, workflow, script, handler.name, handler.kind, run_id, outlook.envelope, record
+        )
+        execution = Execution(self._run, handler.state, handler.failures, outlook.retried)
+        self._start_beside(run_id, execution.run)
+
+    async def _repair(self, outlook: "Outlook", step: Repair) -> None:
+        workflow, maintainer = outlook.snapshot.workflow, self._host.maintainer
+        assert workflow.active_version_id is not None, "what failed was a script"
+        assert maintainer is not None, "a repair is planned only if there is somebody to do it"
+        script = await self._host.script(workflow.active_version_id)
+        self._start_errand(step.task_id, lambda: repair(self._host, maintainer, workflow, script))
+
+    async def _expire(self) -> None:
+        now = self._host.time.now()
+        for approval in await self._host.read(lambda q: reads.approvals_due(q, self.name, now)):
+            await self._write(RejectMutation(approval.id, by="policy", why="nobody answered in time", expired=True))
+
+    # Beside the mailbox.
+
+    def _start_errand(self, work_id: str, errand: Callable[[], Awaitable[Writes]]) -> None:
+        async def carry_out() -> None:
+            writes = await errand()
+            await patiently(lambda: self._advance(work_id, writes), self._host.time)
+
+        self._start_beside(work_id, carry_out)
+
+    def _start_beside(self, work_id: str, carry_out: Callable[[], Awaitable[None]]) -> None:
+        async def work() -> None:
+            await carry_out()
+            self.mailbox.put_first([Ended(work_id)])
+
+        assert self._work_id is None, "one thing at a time"
         assert self._tasks is not None, "messages are received inside `run`"
-        self._tasks.start_soon(self._carry_out, execution, run_id)
+        self._work_id = work_id
+        self._tasks.start_soon(work)
 
-    async def _carry_out(self, execution: Execution, run_id: str) -> None:
-        await execution.run()
-        self.mailbox.put_first([RunEnded(run_id)])
-
-    async def _advance(self, run_id: str, operations: tuple[Operation[Any], ...]) -> tuple[Any, ...]:
-        """Called in the task of a run. Its steps go first: they are one at a time, and others may fill the mailbox."""
-        step = Advance(run_id, operations)
+    async def _advance(self, work_id: str, operations: tuple[Operation[Any], ...]) -> tuple[Any, ...]:
+        """Called beside the mailbox. These steps go first: they are one at a time, and others may fill the mailbox."""
+        step = Advance(work_id, operations)
         self.mailbox.put_first([step])
         await step.wait()
         return step.result()
@@ -210,8 +277,23 @@ class Outlook(msgspec.Struct, frozen=True):
 
     snapshot: Snapshot
     step: Step
+    envelope: Envelope
     handler: Handler | None = None
     retried: Run | None = None
+
+
+def look(q: Queries, workflow_id: str, now: Millis, repairs_max: Callable[[str], int]) -> Outlook | None:
+    """What is there, and what follows from it. None if there is no such workflow."""
+    snapshot = reads.snapshot(q, workflow_id)
+    if snapshot is None:
+        return None
+    step = plan(snapshot, now, repairs_max=repairs_max(snapshot.workflow.name))
+    if not isinstance(step, StartRun | StartRetry):
+        return Outlook(snapshot, step, Envelope(()))
+    version = snapshot.workflow.active_version_id
+    envelope = Envelope(grants_of(q, version) if version is not None else ())
+    retried = reads.run(q, step.run_id) if isinstance(step, StartRetry) else None
+    return Outlook(snapshot, step, envelope, reads.handler(q, workflow_id, step.handler), retried)
 
 
 def _writes(outlook: Outlook, handler: Handler) -> int:
@@ -219,13 +301,23 @@ def _writes(outlook: Outlook, handler: Handler) -> int:
     return next(each.writes for each in outlook.snapshot.handlers if each.name == handler.name)
 
 
-def look(q: Queries, workflow_id: str, now: Millis) -> Outlook | None:
-    """What is there, and what follows from it. None if there is no such workflow."""
-    snapshot = reads.snapshot(q, workflow_id)
-    if snapshot is None:
-        return None
-    step = plan(snapshot, now)
-    if isinstance(step, Rest):
-        return Outlook(snapshot, step)
-    retried = reads.run(q, step.run_id) if isinstance(step, StartRetry) else None
-    return Outlook(snapshot, step, reads.handler(q, workflow_id, step.handler), retried)
+def _found(q: Queries, workflow_id: str, *, is_major: bool) -> deployment.Found:
+    latest = reads.latest_version(q, workflow_id)
+    grants = reads.grants(q, workflow_id, latest.major) if latest is not None and not is_major else []
+    return deployment.Found(reads.workflow(q, workflow_id), latest, grants)
+
+
+def _wanted(q: Queries, workflow_id: str, number: tuple[int, int] | None) -> tuple[Workflow, ScriptVersion]:
+    """The version to go back to, or the proposal that is held. Raises `Rejected`."""
+    workflow = reads.workflow(q, workflow_id)
+    assert workflow is not None, "the workflow was found before it was asked"
+    if number is not None:
+        version = reads.version_by_number(q, workflow_id, *number)
+        words = f"Workflow {workflow.name!r} has no version {number[0]}.{number[1]}."
+    else:
+        task = reads.open_task(q, workflow_id)
+        version = reads.version(q, task.held_version_id) if task is not None and task.held_version_id else None
+        words = f"No repair of workflow {workflow.name!r} waits for a person."
+    if version is None:
+        raise Rejected(Reason.VERSION_NOT_FOUND, words)
+    return workflow, version

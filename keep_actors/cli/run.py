@@ -6,7 +6,7 @@ from collections.abc import Callable
 from contextlib import aclosing
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Literal, TypeAlias
 
 import anyio
 import click
@@ -17,6 +17,7 @@ from keep_actors.connectors import Connector, ConnectorDefinitionError, Connecto
 from keep_actors.deployment import DeployRefused
 from keep_actors.keep import Keep
 from keep_actors.kernel import ActorError
+from keep_actors.permissions import PermissionsNeeded
 from keep_actors.sandbox_pool import SandboxUnavailable
 from keep_actors.sandbox_pool.pool import PoolMode
 from keep_sandbox import EngineUnsuitable, JailUnavailable
@@ -29,6 +30,9 @@ _REFUSALS: Final = (DeployRefused, Rejected, StorageError, SandboxUnavailable, J
 """What is no bug: its text says what is wrong and what to do."""
 
 _PAGE: Final = 1_000
+
+
+Grants: TypeAlias = Literal["declared"] | tuple[str, ...]
 
 
 class _Ended(Exception):
@@ -46,7 +50,11 @@ class _Ended(Exception):
     help="A connector, a class, a factory or a list of them. May be given several times.",
 )
 @click.option("--discover", "discovered", is_flag=True, help="Also use every connector that is installed.")
-@click.option("--timezone", default="UTC", show_default=True, help="The time zone of cron schedules.")
+@click.option("--accept", is_flag=True, help="Grant every permission that the scripts name.")
+@click.option(
+    "--grant", "granted", multiple=True, metavar="PERMISSION", help="Grant this one, as in gmail.send. Several times."
+)
+@click.option("--timezone", help="The time zone of cron schedules. UTC unless it is said.")
 @click.option("--once", is_flag=True, help="End when nothing is left to do now.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object per line instead of text.")
 @click.option(
@@ -61,7 +69,9 @@ def run(
     db: Path,
     specs: tuple[str, ...],
     discovered: bool,
-    timezone: str,
+    accept: bool,
+    granted: tuple[str, ...],
+    timezone: str | None,
     once: bool,
     as_json: bool,
     sandbox: PoolMode,
@@ -75,9 +85,12 @@ def run(
     it at once, as a crash would; the next start settles what was cut off.
 
     \b
-    keep run mail_to_sheets.js --db keep.db --connectors examples.connectors:demo
+    keep run mail_to_sheets.js --db keep.db --connectors examples.connectors:demo --accept
     keep run --db keep.db --discover            what was deployed before
     keep run FILE.js --db keep.db --once        end when there is nothing to do
+
+    A script may call what it was granted: without --accept or --grant, a script that needs something is refused with
+    the list of it.
 
     Exits with 0; with 1 when a script was refused, the file cannot be used, or (with --once) a workflow waits for a
     person; with 2 for a wrong use of this command.
@@ -90,7 +103,8 @@ def run(
     show = _as_json if as_json else _as_text
     try:
         connectors = [each for spec in specs for each in load(spec)] + (discover() if discovered else [])
-        waiting = anyio.run(_run, scripts, db, connectors, timezone, once, show, sandbox)
+        grants: Grants = "declared" if accept else granted
+        waiting = anyio.run(_run, scripts, db, connectors, grants, timezone, once, show, sandbox)
     except (ConnectorLoadError, ConnectorDefinitionError) as error:
         raise click.UsageError(str(error)) from None
     except (_Ended, *_REFUSALS) as error:
@@ -113,7 +127,8 @@ async def _run(
     scripts: list[tuple[Path, str]],
     db: Path,
     connectors: list[Connector],
-    timezone: str,
+    grants: Grants,
+    timezone: str | None,
     once: bool,
     show: Callable[[JournalEntry], str],
     sandbox: PoolMode,
@@ -130,7 +145,7 @@ async def _run(
             async with keep_actors.open(db, connectors=connectors, sandbox=sandbox) as keep:
                 tasks.start_soon(journal.follow, keep, work)
                 with work:
-                    await _deploy(keep, scripts, timezone)
+                    await _deploy(keep, scripts, grants, timezone)
                     await _say_what_runs(keep, db)
                     await (keep.wait_idle() if once else anyio.sleep_forever())
                 waiting = await _waiting(keep) if once else []
@@ -158,10 +173,12 @@ async def _listen(work: anyio.CancelScope, *, task_status: anyio.abc.TaskStatus[
     work.cancel()
 
 
-async def _deploy(keep: Keep, scripts: list[tuple[Path, str]], timezone: str) -> None:
+async def _deploy(keep: Keep, scripts: list[tuple[Path, str]], grants: Grants, timezone: str | None) -> None:
     for file, source in scripts:
         try:
-            deployed = await keep.deploy(source, timezone=timezone)
+            deployed = await keep.deploy(source, grants=grants, timezone=timezone)
+        except PermissionsNeeded as error:
+            raise _Ended(f"{file}: {error}\nAccept them all with --accept, or one by one with --grant NAME.") from None
         except (DeployRefused, Rejected) as error:
             raise _Ended(f"{file}: {error}") from None
         click.echo(_plain(f"{file}: {deployed.name} {deployed.version} ({deployed.workflow_id})"), err=True)

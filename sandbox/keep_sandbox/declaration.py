@@ -20,6 +20,7 @@ class Code(enum.StrEnum):
     LOAD_ERROR = "load-error"
     TOO_LARGE = "too-large"
     NAME_MISSING = "name-missing"
+    NAME_DIFFERS = "name-differs"
     HANDLERS_MISSING = "handlers-missing"
     HANDLER_MISSING = "handler-missing"
     PREPARE_MISSING = "prepare-missing"

@@ -1,0 +1,148 @@
+"""Calls to the outside: permitted, checked, then made; a mutation only after the ledger has it as `in_flight`.
+
+What a mutation did is known, known not to be, or unknown. Unknown is a result like the others: it is written down, and
+the events stay held until somebody knows.
+"""
+
+from typing import Any, assert_never
+
+from keep_actors.connectors import (
+    DidNotHappen,
+    Happened,
+    Method,
+    MutationCall,
+    MutationOutcome,
+    Params,
+    ParamsError,
+    Unknown,
+)
+from keep_actors.context import CannotGoOn, RunContext
+from keep_actors.failures import Failure, logic
+from keep_actors.policy import Policy
+from keep_storage.model import FailureClass, Json, Mutation, MutationStatus
+from keep_storage.operations import (
+    AskFirst,
+    CreateMutation,
+    FailMutation,
+    ItemScope,
+    Operation,
+    UpdateMutationStatus,
+    UseGrant,
+)
+
+_DAY_MS = 86_400_000
+
+
+def permitted(context: RunContext, method: Method) -> None:
+    """Refuse what is outside the envelope, before anything is sent. Counts the call where the grant is limited."""
+    if method.permission not in context.envelope:
+        raise CannotGoOn(
+            Failure(
+                FailureClass.PERMISSION,
+                f"{context.handler}: `ctx.{method.full_name}` needs the permission {method.permission!r} "
+                f"(risk {method.risk}), which this workflow has not been granted.",
+            )
+        )
+    limits = context.envelope.limits(method.permission)
+    context.calls[method.permission] += 1
+    if limits.per_run is not None and context.calls[method.permission] > limits.per_run:
+        raise CannotGoOn(
+            Failure(
+                FailureClass.PERMISSION,
+                f"{context.handler}: the permission {method.permission!r} is for {limits.per_run} call(s) per run.",
+            )
+        )
+    if limits.per_day is not None:
+        day = context.host.time.now() // _DAY_MS
+        context.record.note(UseGrant(context.run_id, method.permission, day, limits.per_day))
+
+
+def checked_params(context: RunContext, method: Method, text: Json) -> Params:
+    """The parameters of a call. A mistake in them is the script's, and is found before anything is written."""
+    try:
+        return method.decode_params(text)
+    except ParamsError as error:
+        raise CannotGoOn(logic(context.handler, str(error))) from None
+
+
+async def recorded(
+    context: RunContext, method: Method, params: Json, key: str | None = None, item: ItemScope | None = None
+) -> Mutation:
+    """The line of the ledger for this call, `in_flight` and durable. If a person is to be asked first, the run ends.
+
+    Inside an item the ledger may know the call already, and then says what became of it.
+    """
+    host = context.host
+    mutation_id = host.ids.new("mut")
+    asks_first = context.envelope.asks_first(method.permission)
+    create = CreateMutation(
+        id=mutation_id,
+        run_id=context.run_id,
+        connector=method.connector,
+        method=method.name,
+        params=params,
+        idempotency_key=key or mutation_id,
+        reconcilable=method.reconcilable,
+        send=not asks_first,
+        item=item,
+        ask_first=_question(context) if asks_first else None,
+    )
+    [mutation] = await context.record.save(create)
+    assert isinstance(mutation, Mutation), "the answer is the line of the ledger"
+    if mutation.status is MutationStatus.PENDING:
+        message = f"Approval required: {context.handler} wants to call {method.full_name} with {params[:500]}"
+        raise CannotGoOn(Failure(FailureClass.PERMISSION, message))
+    return mutation
+
+
+def _question(context: RunContext) -> AskFirst:
+    lasts_ms, now = context.policy.approval_expires_ms, context.host.time.now()
+    return AskFirst(context.host.ids.new("apr"), now + lasts_ms if lasts_ms is not None else None)
+
+
+async def call(policy: Policy, method: Method, params: Params, mutation: Mutation) -> tuple[MutationOutcome, int]:
+    """Make the call that the ledger has as `in_flight`. Returns what came of it, and what it cost."""
+    assert mutation.status is MutationStatus.IN_FLIGHT, "the ledger knows of a call before it is made"
+    made = MutationCall(
+        idempotency_key=mutation.idempotency_key,
+        workflow_id=mutation.workflow_id,
+        run_id=mutation.run_id,
+        mutation_id=mutation.id,
+        params=params.values,
+        sent_at=mutation.sent_at,
+        attempt=mutation.attempts,
+    )
+    outcome = await method.mutate(
+        params, made, policy.timeout_ms(method.full_name, method.timeout_ms, is_mutation=True)
+    )
+    return outcome, made.cost_micros
+
+
+async def call_in_run(context: RunContext, method: Method, params: Params, mutation: Mutation) -> Json:
+    """Make the call for a run and return its result, which the caller writes down. Anything else ends the run."""
+    with context.host.turnstile.outside():
+        outcome, cost_micros = await call(context.policy, method, params, mutation)
+    context.cost_micros += cost_micros
+    if isinstance(outcome, Happened):
+        return outcome.json_text
+    failure, write = what_followed(method, mutation, outcome)
+    raise CannotGoOn(failure, write)
+
+
+def what_followed(
+    method: Method, mutation: Mutation, outcome: DidNotHappen | Unknown
+) -> tuple[Failure, Operation[Any]]:
+    """Why the run cannot go on after this call, and what the ledger has to learn."""
+    message = f"{method.full_name}: {outcome.message}"
+    match outcome:
+        case DidNotHappen():
+            failure = Failure(outcome.cls, message, retry_after_ms=outcome.retry_after_ms)
+            return failure, FailMutation(mutation.id, error=message)
+        case Unknown():
+            # The connector is asked if it can tell, and a person if it cannot.
+            status = MutationStatus.NEEDS_RECONCILE if mutation.reconcilable else MutationStatus.INDETERMINATE
+            doubt = f"Mutation outcome uncertain: {message}"
+            failure = Failure(FailureClass.INDETERMINATE, doubt)
+            return failure, UpdateMutationStatus(mutation.id, status, error=doubt)
+        case _:
+            assert_never(outcome)

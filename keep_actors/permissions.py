@@ -1,0 +1,130 @@
+"""What a workflow may call: its envelope of grants. Pure: what a script needs, what it was given, what is missing.
+
+A connector's method names a permission. A call outside the envelope is stopped before anything is sent; a repair never
+widens it.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Literal
+
+import msgspec
+
+from keep_actors.connectors import Catalog, Method
+from keep_storage import reads
+from keep_storage.model import Grant as StoredGrant
+from keep_storage.model import GrantPolicy
+from keep_storage.operations import GrantPermission
+from keep_storage.transaction import Queries
+
+Accepted = Literal["explicit", "declared", "all"]
+"""What a script is granted without being told by name: nothing, what it names, or every method of every connector."""
+
+
+class Grant(msgspec.Struct, frozen=True):
+    """A permission for one workflow. `ask` holds each mutation until a person has approved it."""
+
+    permission: str
+    policy: Literal["allow", "ask"] = "allow"
+    per_run: int | None = None
+    per_day: int | None = None
+    """Calls in a run and in a day (UTC) at most."""
+
+
+class Needed(msgspec.Struct, frozen=True):
+    """A permission that a script needs, and for what."""
+
+    permission: str
+    risk: str
+    mutates: bool
+    methods: list[str]
+
+
+class PermissionsNeeded(Exception):
+    """The script was not deployed: it calls what it has not been granted. `needed` is the list to accept.
+
+    Deploy it again with `grants=[...]`, or with `grants="declared"` to accept all that it names.
+    """
+
+    def __init__(self, needed: list[Needed]) -> None:
+        lines = "\n".join(f"  {_line(each)}" for each in needed)
+        super().__init__(f"the script needs {len(needed)} permission(s) that it has not been granted:\n{lines}")
+        self.needed = needed
+
+
+class Limits(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The limits of a grant, as they are stored."""
+
+    per_run: int | None = None
+    per_day: int | None = None
+
+
+class Envelope:
+    """The grants of one workflow's major version."""
+
+    def __init__(self, grants: Iterable[StoredGrant]) -> None:
+        self._grants = {grant.permission: grant for grant in grants}
+
+    def __contains__(self, permission: str) -> bool:
+        return permission in self._grants
+
+    def asks_first(self, permission: str) -> bool:
+        """Whether a person approves each mutation."""
+        return self._grants[permission].policy is GrantPolicy.ASK
+
+    def limits(self, permission: str) -> Limits:
+        return msgspec.json.decode(self._grants[permission].limits, type=Limits)
+
+
+def grants_of(q: Queries, version_id: str) -> list[StoredGrant]:
+    """The grants under which a version runs: those of its major number."""
+    version = reads.version(q, version_id)
+    assert version is not None, "a version is never deleted"
+    return reads.grants(q, version.workflow_id, version.major)
+
+
+def needed(uses: Iterable[str], catalog: Catalog) -> list[Needed]:
+    """The permissions for the methods that a script names, by permission."""
+    found: dict[str, list[Method]] = {}
+    for name in uses:
+        if (method := catalog.get(name)) is not None:
+            found.setdefault(method.permission, []).append(method)
+    return [
+        Needed(permission, _highest(methods), any(each.kind == "mutation" for each in methods), _names(methods))
+        for permission, methods in sorted(found.items())
+    ]
+
+
+def operations_for(workflow_id: str, major: int, grants: Iterable[Grant], by: str) -> tuple[GrantPermission, ...]:
+    """What has to be written for these grants."""
+    return tuple(
+        GrantPermission(
+            workflow_id,
+            major,
+            each.permission,
+            GrantPolicy(each.policy),
+            msgspec.json.encode(Limits(each.per_run, each.per_day)).decode(),
+            by,
+        )
+        for each in grants
+    )
+
+
+def as_grant(grant: str | Grant) -> Grant:
+    """A permission by its name alone is allowed without limits."""
+    return Grant(grant) if isinstance(grant, str) else grant
+
+
+_RISKS: Mapping[str, int] = {"low": 0, "medium": 1, "high": 2}
+
+
+def _highest(methods: list[Method]) -> str:
+    return max((each.risk for each in methods), key=lambda risk: _RISKS[risk])
+
+
+def _names(methods: list[Method]) -> list[str]:
+    return sorted(each.full_name for each in methods)
+
+
+def _line(each: Needed) -> str:
+    what = "changes the outside" if each.mutates else "reads"
+    return f"{each.permission} (risk {each.risk}, {what}): {', '.join(f'ctx.{name}' for name in each.methods)}"
