@@ -98,12 +98,12 @@ class Shell:
         return subprocess.run([KEEP, *arguments], cwd=self.folder, capture_output=True, text=True, check=False)
 
     def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        return self.keep("run", *arguments, "--db", "keep.db", "--connectors", "shop:Shop")
+        return self.keep("run", *arguments, "--db", "keep.db", "--connectors", "shop:Shop", "--accept")
 
     @contextmanager
     def running(self, *arguments: str) -> Iterator["Running"]:
         """`keep run --json`, until it ends."""
-        command = [str(KEEP), "run", *arguments, "--db", "keep.db", "--connectors", "shop:Shop", "--json"]
+        command = [str(KEEP), "run", *arguments, "--db", "keep.db", "--connectors", "shop:Shop", "--accept", "--json"]
         with subprocess.Popen(
             command, cwd=self.folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
         ) as process:

@@ -141,7 +141,7 @@ async def test_while_it_is_paused_events_are_kept_and_afterwards_they_are_filed(
 async def test_a_runtime_that_is_opened_again_goes_on_with_what_is_in_the_file(tmp_path: Path) -> None:
     db, sheets = tmp_path / "orders.db", Sheets()
     async with keep_actors.open(db, connectors=[sheets]) as keep:
-        await keep.deploy(SCRIPT)
+        await keep.deploy(SCRIPT, grants="declared")
         await keep.pause("orders")
         await keep.publish("orders", "order.paid", message_id="o-1", title="Order o-1", payload={"total": 12})
     assert sheets.rows_of("orders") == []
