@@ -43,7 +43,7 @@ class Hanging:
 
     async def repair(self, task: RepairTask) -> Proposal:
         await anyio.sleep_forever()
-        raise AssertionError
+        raise AssertionError(task)
 
 
 async def run_one(box: World, source: str = BROKEN) -> None:
