@@ -96,40 +96,22 @@ class Execution:
     async def _carry_out(self) -> None:
         match self._context.kind:
             case HandlerKind.PRODUCER:
-                await self._producer()
+                await self._by_the_clock(Stage.PRODUCER, "producers", CommitProducer)
             case HandlerKind.CONSUMER:
                 await self._consumer()
             case HandlerKind.JOB:
-                await self._job()
+                await self._by_the_clock(Stage.JOB, "jobs", CommitJob)
             case _:
                 assert_never(self._context.kind)
 
     # The three kinds of handlers.
 
-    async def _producer(self) -> None:
-        state = await self._returned_state(Stage.PRODUCER, f"producers.{self._context.handler}")
-        await self._commit(
-            CommitProducer(
-                self._context.run_id,
-                self._next_run_at(),
-                tuple(self._context.publishes),
-                state,
-                self._logs(),
-                self._context.cost_micros,
-            )
-        )
-
-    async def _job(self) -> None:
-        state = await self._returned_state(Stage.JOB, f"jobs.{self._context.handler}")
-        await self._commit(
-            CommitJob(
-                self._context.run_id,
-                self._next_run_at(),
-                tuple(self._context.publishes),
-                state,
-                self._logs(),
-                self._context.cost_micros,
-            )
+    async def _by_the_clock(self, stage: Stage, group: str, commit: type[CommitProducer | CommitJob]) -> None:
+        context = self._context
+        state = await self._returned_state(stage, f"{group}.{context.handler}")
+        publishes, logs = tuple(context.publishes), self._logs()
+        await context.record.save(
+            commit(context.run_id, self._next_run_at(), publishes, state, logs, context.cost_micros)
         )
 
     async def _consumer(self) -> None:
@@ -279,12 +261,8 @@ class Execution:
 
     async def _commit_consumer(self, state: Json | None) -> None:
         context = self._context
-        await self._commit(
-            CommitConsumer(context.run_id, tuple(context.publishes), state, self._logs(), context.cost_micros)
-        )
-
-    async def _commit(self, commit: Operation[Any]) -> None:
-        await self._context.record.save(commit)
+        publishes, logs = tuple(context.publishes), self._logs()
+        await context.record.save(CommitConsumer(context.run_id, publishes, state, logs, context.cost_micros))
 
     async def _stop(self, failure: Failure, *first: Operation[Any]) -> None:
         """End without a commit. The evidence goes with it."""
