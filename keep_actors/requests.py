@@ -225,7 +225,10 @@ class Requests:
         return '{"isDone":true}' if item.state in ITEM_FINISHED else '{"isDone":false}'
 
     def _close_item(self, params: _ItemParams) -> Json:
-        assert self._item is not None, "a scope closes after it was opened"
+        if self._item is None or self._item.item_id != params.id:
+            # No script can say this: the prelude closes the scope it opened. A worker that was taken over can.
+            words = f"{self._context.handler}: its worker closed an item that was not open"
+            raise CannotGoOn(Failure(FailureClass.INTERNAL, words))
         self._item = None
         # One that was done or skipped before stays what it was.
         self._context.record.note(CloseItem(self._context.run_id, params.id, ItemState.DONE))
