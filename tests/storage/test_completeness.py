@@ -400,6 +400,8 @@ def test_the_rows_are_written_only_by_the_modules_of_the_operations() -> None:
         "mutations",
         "approvals",
         "items",
+        "grants",
+        "maintenance",
         "recovery",
         "journal",
         "rows",
