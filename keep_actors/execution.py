@@ -20,7 +20,7 @@ from keep_actors.requests import Requests
 from keep_actors.results import Prepared, ResultError
 from keep_actors.sandbox_pool import Call
 from keep_actors.schedule import next_run_at
-from keep_sandbox import Capabilities, Invocation, Request
+from keep_sandbox import Invocation, Request
 from keep_sandbox import Mutation as Issued
 from keep_sandbox.declaration import Consumer
 from keep_sandbox.outcomes import Terminal, Value
@@ -213,15 +213,7 @@ class Execution:
             source=context.script.source,
             handler=address,
             args=arguments,
-            # Everything is offered everywhere: what is not allowed here is refused with words, not a TypeError.
-            capabilities=Capabilities(
-                peek=True,
-                get_by_ids=True,
-                publish=True,
-                with_item=True,
-                connectors=self._host.catalog.capabilities(),
-                mutation_is_terminal=stage is not Stage.JOB,
-            ),
+            capabilities=self._host.capabilities[stage is not Stage.JOB],
             now_ms=self._host.time.now(),
             seed=self._host.rng.getrandbits(32),
         )

@@ -16,6 +16,7 @@ from keep_actors.record import patiently
 from keep_actors.sandbox_pool import SandboxPool
 from keep_actors.storage_actor import StorageRef
 from keep_actors.turnstile import Turnstile
+from keep_sandbox import Capabilities
 from keep_sandbox.declaration import Declaration, Inspection
 from keep_storage import reads
 from keep_storage.ids import Ids
@@ -83,6 +84,19 @@ class Host:
         self.is_closed = False
         """Set when they have come to it."""
         self.maintainer = maintainer
+        # Everything is offered everywhere: what is not allowed somewhere is refused with words, not a TypeError.
+        self.capabilities = {
+            is_terminal: Capabilities(
+                peek=True,
+                get_by_ids=True,
+                publish=True,
+                with_item=True,
+                connectors=catalog.capabilities(),
+                mutation_is_terminal=is_terminal,
+            )
+            for is_terminal in (True, False)
+        }
+        """What `ctx` has, by whether a mutation ends the script."""
         self._policy = policy
         self._policies = policies
         self._scripts: OrderedDict[str, Script] = OrderedDict()

@@ -10,7 +10,7 @@ class PoolPolicy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     """Workers that wait, ready, for a workflow that has none."""
     concurrent_max: int = 64
     """Invocations at a time. More wait their turn."""
-    kept_max: int = 64
+    kept_max: int = 128
     """Workers that wait for the next invocation of their workflow."""
     invocations_max: int = 200
     """Invocations that a worker serves in its life. 1: every invocation gets a process of its own."""

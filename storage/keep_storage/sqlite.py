@@ -27,6 +27,8 @@ APPLICATION_ID: Final = 0x4B454550
 _BUSY_MS: Final = 5_000
 _CACHE_KIB: Final = 65_536
 _WAL_BYTES_KEPT: Final = 64 * 1024 * 1024
+_CHECKPOINT_PAGES: Final = 4_000
+"""16 MiB of log between two checkpoints: each costs two more syncs."""
 _STATEMENTS_CACHED: Final = 256
 
 _ADVICE: Final[Mapping[type[apsw.Error], tuple[type[StorageError], str]]] = {
@@ -271,6 +273,7 @@ def _configure(connection: apsw.Connection, path: str) -> None:
     connection.pragma("foreign_keys", True)
     connection.pragma("cache_size", -_CACHE_KIB)
     connection.pragma("temp_store", "MEMORY")
+    connection.pragma("wal_autocheckpoint", _CHECKPOINT_PAGES)
     connection.pragma("journal_size_limit", _WAL_BYTES_KEPT)
 
 
