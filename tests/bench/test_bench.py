@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from bench import sandbox, storage
+from bench import runtime, sandbox, storage
 from bench.__main__ import BENCHMARKS, main
 from bench.storage import memory, scale
 from bench.storage.throughput import Crowd
@@ -86,3 +86,30 @@ def test_sandbox_prints_one_json_object_per_line(
     assert {each["how"] for each in rows} == {"kept", "one-shot", "thread"}
     assert len(rows) == 3 * 2 * 3
     assert len([each for each in rest if "goal" in each]) == 3
+
+
+def test_runtime_prints_one_json_object_per_line(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(runtime, "QUICK", (runtime.Crowd(1, 5), runtime.Crowd(8, 2)))
+    assert main(["runtime", "--quick", "--json"]) == 0
+    out, err = capsys.readouterr()
+    about, *rest = [json.loads(line) for line in out.splitlines()]
+    assert about["measures"]
+    assert about["leaves_out"]
+    assert len(err.splitlines()) == 2
+
+    rows = [each for each in rest if "goal" not in each]
+    told = [(each["mode"], each["workflows"], each["runs"]) for each in rows]
+    assert told == [("jailed", 1, 5), ("thread", 1, 5), ("jailed", 8, 16), ("thread", 8, 16)]
+    rooms = ("loop_cpu_ms", "storage_cpu_ms", "reading_cpu_ms", "rest_cpu_ms")
+    for row in rows:
+        assert row["host_cpu_ms"] == pytest.approx(sum(row[room] for room in rooms))
+        assert min(row[room] for room in rooms) > 0
+        assert (row["sandbox_cpu_ms"] > 0) == (row["mode"] == "jailed")
+        assert row["p50_ms"] <= row["p99_ms"]
+        # A commit is a sync, and nothing here is large enough for a checkpoint.
+        assert row["syncs_per_run"] == pytest.approx(row["commits_per_run"])
+    # Three for each run and one for the session, when nobody shares them.
+    assert [row["commits_per_run"] for row in rows[:2]] == [pytest.approx(3.2)] * 2
+    assert len([each for each in rest if "goal" in each]) == 2 * 2 + 2

@@ -1,0 +1,443 @@
+"""What a whole consumer run costs, from the plan to its commit: one workflow and many, in workers and in threads."""
+# ruff: noqa: N802 - the method names of a VFS are SQLite's
+
+import os
+import shutil
+import tempfile
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+from typing import Any, Final, Literal, NamedTuple
+from unittest.mock import patch
+
+import anyio
+import apsw
+
+import keep_actors
+from bench import machine
+from bench.report import Column, Report, Value
+from keep_actors import Connector, Keep, runtime
+from keep_actors.connectors import mutation
+from keep_storage import Ids, Millis, Operation, Store, reads, wall_clock
+from keep_storage.model import Grant, Handler, HandlerKind, Run, ScriptVersion
+from keep_storage.operations import (
+    ActivateScript,
+    AddScriptVersion,
+    CommitConsumer,
+    CreateWorkflow,
+    Done,
+    GrantPermission,
+    HandlerSpec,
+    Outcome,
+    Publish,
+    PublishEvents,
+    ResumeWorkflow,
+    Together,
+)
+from keep_storage.transaction import Params, Reader, Row
+
+MEASURES: Final = (
+    "whole consumer runs through an open runtime: the plan; `prepare` with one peek and one reservation; `mutate` with "
+    "one call of a connector in memory; `next`, which returns a state; every commit durable",
+    "workflows that all have something to do when the runtime opens, each working through its own events one by one",
+    "the time of a run: from the end of the one before it in its workflow, or from the opening, to its own end. In a "
+    "crowd most of it is waiting for a turn",
+    "CPU per run by room: the event loop's thread; inside the storage's commits; inside the reader's snapshots; the "
+    "rest of this process (handing over between threads, and in thread mode the scripts); the zygote and its workers",
+    "syncs per run: every xSync that SQLite asks of its file system while events are worked through, counted by a VFS "
+    "around its own. Commits and checkpoints are in it, opening and closing are not",
+)
+LEAVES_OUT: Final = (
+    "connectors that take time: the call here returns at once",
+    "producers, jobs, failures, recovery; deploying; large scripts and payloads",
+    "readers beside the runtime; other disks: every commit waits for the sync of this machine's",
+    "the price of counting: a VFS in Python around SQLite's, and a clock around each commit and read; too small to see",
+)
+
+Mode = Literal["jailed", "thread"]
+MODES: Final[tuple[Mode, ...]] = ("jailed", "thread")
+
+GOAL_SYNCS_ALONE: Final = 3.0
+GOAL_SYNCS_IN_A_CROWD: Final = 0.2
+GOAL_HOST_CPU_MS: Final = 2.5
+
+_DAY_MS: Final = 24 * 60 * 60 * 1000
+_BATCH: Final = 200
+_TICKS_PER_S: Final = os.sysconf("SC_CLK_TCK")
+
+COLUMNS: Final = (
+    Column("mode", "mode"),
+    Column("workflows", "workflows"),
+    Column("runs", "runs"),
+    Column("runs_per_s", "runs/s"),
+    Column("p50_ms", "p50 ms", 1),
+    Column("p99_ms", "p99 ms", 1),
+    Column("host_cpu_ms", "host CPU ms", 2),
+    Column("loop_cpu_ms", "loop", 2),
+    Column("storage_cpu_ms", "storage", 2),
+    Column("reading_cpu_ms", "reading", 2),
+    Column("rest_cpu_ms", "the rest", 2),
+    Column("sandbox_cpu_ms", "sandbox", 2),
+    Column("commits_per_run", "commits/run", 2),
+    Column("syncs_per_run", "syncs/run", 2),
+)
+
+
+class Crowd(NamedTuple):
+    """How many workflows, and how many events each."""
+
+    workflows: int
+    events_each: int
+
+
+FULL: Final = (Crowd(1, 300), Crowd(100, 10), Crowd(1_000, 2))
+QUICK: Final = (Crowd(1, 30), Crowd(100, 1), Crowd(300, 1))
+"""The first is alone; the last is the crowd of the goals."""
+
+
+def run(report: Report, *, quick: bool) -> None:
+    crowds = QUICK if quick else FULL
+    with tempfile.TemporaryDirectory() as folder:
+        facts: dict[str, Value] = {
+            "machine": machine.describe(),
+            "files_in": str(Path(folder).parent),
+            "fsync_us": machine.fsync_us(Path(folder)),
+        }
+        report.about(MEASURES, LEAVES_OUT, facts)
+        table = report.table("runs", "Consumer runs (CPU in ms per run, by room)", COLUMNS)
+        results: dict[tuple[Mode, Crowd], Result] = {}
+        for crowd in crowds:
+            report.progress(f"{_workflows(crowd)}, {crowd.events_each} runs each")
+            prepared = Path(folder) / f"{crowd.workflows}.db"
+            fill(prepared, crowd.workflows, crowd.events_each)
+            for mode in MODES:
+                result = results[mode, crowd] = measure(prepared, mode, crowd)
+                table.row(mode=mode, workflows=crowd.workflows, **result)
+    _goals(report, crowds, results)
+
+
+Result = dict[str, float]
+
+
+def _goals(report: Report, crowds: Sequence[Crowd], results: dict[tuple[Mode, Crowd], Result]) -> None:
+    for crowd, limit in ((crowds[0], GOAL_SYNCS_ALONE), (crowds[-1], GOAL_SYNCS_IN_A_CROWD)):
+        for mode in MODES:
+            words = f"syncs per run at {_workflows(crowd)}, {mode}, at most {limit:g}"
+            syncs = results[mode, crowd]["syncs_per_run"]
+            report.goal("runs", words, syncs, syncs <= limit)
+    for crowd in crowds:
+        words = f"CPU of the host process per run at {_workflows(crowd)}, jailed, at most {GOAL_HOST_CPU_MS} ms"
+        cpu_ms = results["jailed", crowd]["host_cpu_ms"]
+        report.goal("runs", words, cpu_ms, cpu_ms <= GOAL_HOST_CPU_MS, unit=" ms")
+
+
+def _workflows(crowd: Crowd) -> str:
+    return "1 workflow" if crowd.workflows == 1 else f"{crowd.workflows:,} workflows"
+
+
+# The workflows.
+
+
+class Shop(Connector):
+    """An outside that does everything at once, and counts."""
+
+    name = "shop"
+
+    def __init__(self) -> None:
+        self.filed = 0
+
+    @mutation
+    async def file(self, order: int, customer: str) -> str:
+        """File an order."""
+        self.filed += 1
+        return f"{customer}: {order}"
+
+
+TOPIC: Final = "orders"
+SCRIPT: Final = """
+export default Keep.workflow({
+  name: "orders",
+  topics: { "orders": {} },
+  producers: {
+    poll: {
+      schedule: { interval: "1d" },
+      async handler(ctx, state) { return { polls: (state?.polls ?? 0) + 1 }; },
+    },
+  },
+  consumers: {
+    fileOrder: Keep.consumer({
+      subscribe: ["orders"],
+      async prepare(ctx, state) {
+        const [event] = await ctx.peek("orders", { limit: 1 });
+        return {
+          reservations: [{ topic: "orders", ids: [event.messageId] }],
+          data: { ...event.payload, before: state?.filed ?? 0 },
+          ui: { title: `File order ${event.payload.order}` },
+        };
+      },
+      async mutate(ctx, prepared) {
+        await ctx.shop.file({ order: prepared.data.order, customer: prepared.data.customer });
+      },
+      async next(ctx, prepared, mutation) {
+        return { filed: prepared.data.before + 1, last: mutation.result };
+      },
+    }),
+  },
+});
+"""
+"""A producer that polls once a day, and a consumer that files one order at a time."""
+
+
+class Template(NamedTuple):
+    """What the runtime makes of the script."""
+
+    version: ScriptVersion
+    handlers: list[Handler]
+    grants: list[Grant]
+
+
+def fill(path: Path, workflows: int, events_each: int) -> None:
+    """Write so many deployed workflows into a new file: one is deployed elsewhere, and what that wrote is repeated.
+
+    Their producers are due tomorrow; their events are pending.
+    """
+    template, ids, tomorrow = anyio.run(_deploy_once), Ids(wall_clock), wall_clock() + _DAY_MS
+    with Store.open(path) as store:
+        for first in range(0, workflows, _BATCH):
+            names = [f"orders {number}" for number in range(first, min(first + _BATCH, workflows))]
+            batch = [each for name in names for each in _repeated(template, name, events_each, ids, tomorrow)]
+            for outcome in store.commit(batch):
+                outcome.unwrap()
+
+
+async def _deploy_once() -> Template:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "one.db"
+        async with keep_actors.open(path, connectors=[Shop()], sandbox="thread") as keep:
+            workflow_id = (await keep.deploy(SCRIPT, grants="declared", start=False)).workflow_id
+        with Store.open(path) as store:
+            q = store.queries()
+            version = reads.latest_version(q, workflow_id)
+            assert version is not None, "it has just been deployed"
+            return Template(version, reads.handlers(q, workflow_id), reads.grants(q, workflow_id, version.major))
+
+
+def _repeated(template: Template, name: str, events: int, ids: Ids, tomorrow: Millis) -> list[Operation[Any]]:
+    workflow_id, version_id, version = ids.new("wf"), ids.new("ver"), template.version
+    handlers = tuple(_spec(handler, tomorrow) for handler in template.handlers)
+    grants = (GrantPermission(workflow_id, version.major, each.permission, each.policy) for each in template.grants)
+    return [
+        CreateWorkflow(workflow_id, name),
+        AddScriptVersion(version_id, workflow_id, version.major, version.minor, version.source, version.declaration),
+        ActivateScript(version_id, (TOPIC,), handlers),
+        *grants,
+        ResumeWorkflow(workflow_id),
+        PublishEvents(workflow_id, tuple(_order(number, ids) for number in range(events))),
+    ]
+
+
+def _spec(handler: Handler, tomorrow: Millis) -> HandlerSpec:
+    if handler.kind is HandlerKind.CONSUMER:
+        return HandlerSpec(handler.name, handler.kind, subscribe=(TOPIC,))
+    return HandlerSpec(handler.name, handler.kind, schedule=handler.schedule, first_run_at=tomorrow)
+
+
+def _order(number: int, ids: Ids) -> Publish:
+    payload = (
+        f'{{"order":{number},"customer":"Jane Doe","lines":[{{"sku":"A-1","count":2}},{{"sku":"B-7","count":1}}]}}'
+    )
+    return Publish(ids.new("evt"), "orders", f"order-{number}", f"Order {number}", payload)
+
+
+# Measuring.
+
+
+def measure(prepared: Path, mode: Mode, crowd: Crowd) -> Result:
+    """Let a runtime work through everything in a copy of a file."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "keep.db"
+        shutil.copyfile(prepared, path)
+        with machine.own_garbage_only(), counted_syncs() as syncs, metered() as meter:
+            return anyio.run(_measure, path, mode, crowd, syncs, meter)
+
+
+async def _measure(path: Path, mode: Mode, crowd: Crowd, syncs: "CountingVfs", meter: "Meter") -> Result:
+    shop = Shop()
+    async with keep_actors.open(path, connectors=[shop], sandbox=mode) as keep:
+        before, syncs_before = Usage.now(keep, meter), syncs.count
+        started = time.perf_counter()
+        await keep.wait_idle()
+        seconds = time.perf_counter() - started
+        used, syncs_used = Usage.now(keep, meter) - before, syncs.count - syncs_before
+    runs = crowd.workflows * crowd.events_each
+    assert shop.filed == runs == len(meter.ends), "every event was worked through once"
+    times = sorted(_times(meter.ends, started))
+    each = 1000 / runs
+    return {
+        "runs": runs,
+        "runs_per_s": runs / seconds,
+        "p50_ms": 1000 * times[runs // 2],
+        "p99_ms": 1000 * times[min(runs - 1, runs * 99 // 100)],
+        "host_cpu_ms": each * used.host_s,
+        "loop_cpu_ms": each * used.loop_s,
+        "storage_cpu_ms": each * used.storage_s,
+        "reading_cpu_ms": each * used.reading_s,
+        "rest_cpu_ms": each * (used.host_s - used.loop_s - used.storage_s - used.reading_s),
+        "sandbox_cpu_ms": each * used.sandbox_s,
+        "commits_per_run": used.commits / runs,
+        "syncs_per_run": syncs_used / runs,
+    }
+
+
+def _times(ends: Sequence["End"], started: float) -> Iterator[float]:
+    """How long each run took, from the end of the one before it in its workflow."""
+    last: dict[str, float] = {}
+    for end in ends:
+        yield end.at - last.get(end.workflow_id, started)
+        last[end.workflow_id] = end.at
+
+
+class Usage(NamedTuple):
+    """What has been used so far. Seconds of CPU."""
+
+    host_s: float
+    loop_s: float
+    storage_s: float
+    reading_s: float
+    sandbox_s: float
+    commits: float
+
+    @classmethod
+    def now(cls, keep: Keep, meter: "Meter") -> "Usage":
+        """Called in the thread of the event loop."""
+        assert threading.current_thread() is threading.main_thread(), "the event loop runs where `anyio.run` was called"
+        storage_s, reading_s = meter.storage_s, meter.reading_s
+        return cls(time.process_time(), time.thread_time(), storage_s, reading_s, _sandbox_s(keep), meter.commits)
+
+    def __sub__(self, earlier: "Usage") -> "Usage":
+        return Usage(*(now - before for now, before in zip(self, earlier, strict=True)))
+
+
+def _sandbox_s(keep: Keep) -> float:
+    """CPU of the zygote, of what it has reaped, and of the workers that live."""
+    # The pool is nobody's business but the runtime's; only here does it matter which processes are its own.
+    stats = keep._host.pool.stats
+    if stats.zygote_pid is None:
+        return 0.0
+    # utime, stime and, for the workers that have ended, cutime and cstime
+    fields = Path(f"/proc/{stats.zygote_pid}/stat").read_text().rpartition(")")[2].split()
+    used = sum(int(field) for field in fields[11:15]) / _TICKS_PER_S
+    for pid in stats.worker_pids:
+        try:
+            used += int(Path(f"/proc/{pid}/schedstat").read_text().split()[0]) / 1e9
+        except (FileNotFoundError, ProcessLookupError):  # it has just ended
+            continue
+    return used
+
+
+class End(NamedTuple):
+    workflow_id: str
+    at: float
+
+
+class Meter:
+    """What the storage and the reader did, and when runs came to their end."""
+
+    def __init__(self) -> None:
+        self.storage_s = 0.0
+        self.reading_s = 0.0
+        self.commits = 0
+        self.ends: list[End] = []
+
+    def committed(self, batch: Sequence[Operation[Any]], outcomes: Sequence[Outcome], cpu_s: float) -> None:
+        """Called in the storage's thread, and nowhere else."""
+        self.storage_s += cpu_s
+        self.commits += 1
+        at = time.perf_counter()
+        for operation, outcome in zip(batch, outcomes, strict=True):
+            if isinstance(operation, Together) and isinstance(operation.operations[-1], CommitConsumer):
+                assert isinstance(outcome, Done), f"a commit was refused: {outcome}"
+                run: Run = outcome.answer[-1]
+                self.ends.append(End(run.workflow_id, at))
+
+
+@contextmanager
+def metered() -> Iterator[Meter]:
+    """Inside, a runtime that opens has a store that says what it does. It is a store as any other."""
+    meter = Meter()
+
+    class MeteredStore(Store):
+        def commit(self, batch: Sequence[Operation[Any]]) -> list[Outcome]:
+            started = time.thread_time()
+            outcomes = super().commit(batch)
+            meter.committed(batch, outcomes, time.thread_time() - started)
+            return outcomes
+
+        def reader(self) -> Reader:
+            return MeteredReader(super().reader(), meter)
+
+    with patch.object(runtime, "Store", MeteredStore):
+        yield meter
+
+
+class MeteredReader:
+    """A reader whose snapshots are timed."""
+
+    def __init__(self, reader: Reader, meter: Meter) -> None:
+        self._reader = reader
+        self._meter = meter
+
+    def one(self, query: str, params: Params) -> Row | None:
+        return self._reader.one(query, params)
+
+    def all(self, query: str, params: Params) -> list[Row]:
+        return self._reader.all(query, params)
+
+    def snapshot(self) -> AbstractContextManager[None]:
+        return self._timed()
+
+    @contextmanager
+    def _timed(self) -> Iterator[None]:
+        started = time.thread_time()
+        with self._reader.snapshot():
+            yield
+        self._meter.reading_s += time.thread_time() - started
+
+    def close(self) -> None:
+        self._reader.close()
+
+
+class CountingVfs(apsw.VFS):
+    """SQLite's own file system, and how often it was asked to sync."""
+
+    NAME: Final = "bench-counting"
+
+    def __init__(self, base: str) -> None:
+        self.count = 0
+        self._base = base
+        super().__init__(self.NAME, base=base, makedefault=True)
+
+    def xOpen(self, name: str | apsw.URIFilename | None, flags: list[int]) -> "CountingFile":
+        return CountingFile(self, self._base, name, flags)
+
+
+class CountingFile(apsw.VFSFile):
+    def __init__(self, vfs: CountingVfs, base: str, name: str | apsw.URIFilename | None, flags: list[int]) -> None:
+        super().__init__(base, name, flags)
+        self._vfs = vfs
+
+    def xSync(self, flags: int) -> None:
+        self._vfs.count += 1
+        super().xSync(flags)
+
+
+@contextmanager
+def counted_syncs() -> Iterator[CountingVfs]:
+    """Inside, whatever is opened is counted. The first in the list of SQLite is its default."""
+    vfs = CountingVfs(apsw.vfs_names()[0])
+    try:
+        yield vfs
+    finally:
+        vfs.unregister()
