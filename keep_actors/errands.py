@@ -48,10 +48,18 @@ async def make_approved_call(host: Host, workflow: Workflow, mutation: Mutation)
     if isinstance(outcome, Happened):
         return (ApplyMutation(mutation.id, outcome.json_text),)
     failure, write = outside.what_followed(method, mutation, outcome)
-    if failure.cls is not FailureClass.INDETERMINATE:
+    if failure.cls is FailureClass.INDETERMINATE:
+        doubt = RunError(failure.cls, failure.message)
+        return (write, UpdateHandlerRunStatus(mutation.run_id, RunStatus.PAUSED_RECONCILIATION, doubt))
+    if failure.cls is FailureClass.TRANSIENT:
         return (write,)
-    doubt = RunError(failure.cls, failure.message)
-    return (write, UpdateHandlerRunStatus(mutation.run_id, RunStatus.PAUSED_RECONCILIATION, doubt))
+    # A fresh run would ask the same question again, and nobody would be told why the answer was of no use.
+    return (write, HaltWorkflow(workflow.id, f"The approved call failed: {failure.message}", failure.cls))
+
+
+def still_true(writes: Writes) -> Writes:
+    """What is written of an errand even if its workflow was archived meanwhile: that a call did not happen."""
+    return tuple(each for each in writes if isinstance(each, FailMutation))
 
 
 class _Evidence(msgspec.Struct):
@@ -70,6 +78,7 @@ class _Failure(msgspec.Struct):
     run: Run
     version: ScriptVersion
     latest: ScriptVersion
+    """Of the same major version."""
     envelope: Envelope
     repairs: int
 
@@ -98,11 +107,11 @@ def _failure(q: Queries, workflow: Workflow) -> _Failure:
     task = reads.open_task(q, workflow.id)
     assert task is not None, "a repair was planned because there is a task"
     run = reads.run(q, task.run_id)
-    latest = reads.latest_version(q, workflow.id)
     assert run is not None, "a task is about a run"
-    assert latest is not None, "a workflow that ran has a script"
-    version = reads.version(q, workflow.active_version_id or latest.id)
-    assert version is not None, "a version is never deleted"
+    version = reads.version(q, workflow.active_version_id) if workflow.active_version_id is not None else None
+    assert version is not None, "a workflow that ran has a script, and a version is never deleted"
+    # A later major version has grants of its own: the repair of one that was brought back must not come under them.
+    latest = next(each for each in reads.versions(q, workflow.id) if each.major == version.major)
     handler = reads.handler(q, workflow.id, run.handler)
     envelope = Envelope(reads.grants(q, workflow.id, version.major))
     return _Failure(task, run, version, latest, envelope, handler.repairs if handler is not None else 0)

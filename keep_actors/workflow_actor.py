@@ -15,7 +15,7 @@ from anyio.abc import TaskGroup
 
 from keep_actors import deployment
 from keep_actors.context import RunContext
-from keep_actors.errands import Writes, make_approved_call, repair
+from keep_actors.errands import Writes, make_approved_call, repair, still_true
 from keep_actors.execution import Execution
 from keep_actors.host import Host
 from keep_actors.kernel import Actor
@@ -247,7 +247,13 @@ class WorkflowActor(Actor[Message]):
     def _start_errand(self, work_id: str, errand: Callable[[], Awaitable[Writes]]) -> None:
         async def carry_out() -> None:
             writes = await errand()
-            await patiently(lambda: self._advance(work_id, writes), self._host.time)
+            try:
+                await patiently(lambda: self._advance(work_id, writes), self._host.time)
+            except Rejected as error:
+                # A person may archive the workflow meanwhile: nobody needs the rest any more.
+                if error.reason is not Reason.WORKFLOW_STATUS_REFUSED:
+                    raise
+                await patiently(lambda: self._advance(work_id, still_true(writes)), self._host.time)
 
         self._start_beside(work_id, carry_out)
 
