@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from keep_actors import deployment, outside
+from keep_actors import deployment, outside, reconcile
 from keep_actors.connectors import Happened, ParamsError
 from keep_actors.connectors.attempt import Raised, Returned, TimedOut, carry_out, described
 from keep_actors.host import Declared, Host, Script
@@ -60,6 +60,13 @@ async def make_approved_call(host: Host, workflow: Workflow, mutation: Mutation)
 def still_true(writes: Writes) -> Writes:
     """What is written of an errand even if its workflow was archived meanwhile: that a call did not happen."""
     return tuple(each for each in writes if isinstance(each, FailMutation))
+
+
+async def find_out(host: Host, workflow: Workflow, mutation: Mutation) -> Writes:
+    """Ask the connector once what became of a call. Its run has stopped: what is learned decides how it goes on."""
+    policy = host.policy_of(workflow.name)
+    verdict = await reconcile.check(host, policy, mutation)
+    return (reconcile.learned(mutation, verdict, policy, host.time.now(), host.rng),)
 
 
 class _Evidence(msgspec.Struct):

@@ -28,7 +28,6 @@ from keep_storage.errors import Reason, Rejected
 from keep_storage.ids import Millis
 from keep_storage.model import FailureClass, HandlerKind, Json, Phase, Run, RunStatus
 from keep_storage.operations import (
-    ApplyMutation,
     CommitConsumer,
     CommitJob,
     CommitProducer,
@@ -163,12 +162,14 @@ class Execution:
         permitted(context, method)
         params = checked_params(context, method, issued.params)
         mutation = await recorded(context, method, issued.params)
-        result = await call_in_run(context, method, params, mutation)
-        outcome = (ApplyMutation(mutation.id, result), UpdateConsumerPhase(context.run_id, Phase.EMITTING))
+        applied = await call_in_run(context, method, params, mutation)
+        outcome = (applied, UpdateConsumerPhase(context.run_id, Phase.EMITTING))
         if not self._consumer_declared.next:
             context.record.note(*outcome)
             return None
-        return await self._next_while_saving(prepared.text, f'{{"status":"applied","result":{result}}}', outcome)
+        return await self._next_while_saving(
+            prepared.text, f'{{"status":"applied","result":{applied.result}}}', outcome
+        )
 
     async def _next_while_saving(
         self, prepared: Json, mutation_result: Json, outcome: tuple[Operation[Any], ...]

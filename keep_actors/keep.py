@@ -20,7 +20,8 @@ from keep_actors.permissions import Accepted, Grant, Needed
 from keep_actors.signal import Signal
 from keep_storage import reads
 from keep_storage.errors import Reason, Rejected
-from keep_storage.model import Event, FailureClass, Item, Mutation, Resolver, ScriptVersion, Workflow
+from keep_storage.ids import Millis
+from keep_storage.model import Event, FailureClass, Item, Mutation, MutationStatus, Resolver, ScriptVersion, Workflow
 from keep_storage.operations import (
     ApplyMutation,
     ArchiveWorkflow,
@@ -40,11 +41,12 @@ from keep_storage.operations import (
     SkipItem,
     SkipMutation,
     Together,
+    UpdateMutationStatus,
 )
 
 T = TypeVar("T")
 
-Verdict = Literal["happened", "did_not_happen", "skip"]
+Verdict = Literal["happened", "did_not_happen", "skip", "try_again"]
 
 
 class Deployed(msgspec.Struct, frozen=True):
@@ -250,8 +252,9 @@ class Keep(KeepReads):
         """Say what became of a call whose outcome nobody knows: the workflow goes on from there.
 
         `happened` (with the `result` that `next` is given), `did_not_happen` (the events are released, and a fresh run
-        takes them) or `skip` (the events are skipped, and `next` is told so). `version` is that of the mutation you
-        looked at: if it has changed since, or somebody was first, this is refused.
+        takes them), `skip` (the events are skipped, and `next` is told so) or `try_again` (the connector is asked anew,
+        if it can tell). `version` is that of the mutation you looked at: if it has changed since, or if somebody was
+        first, this is refused.
 
         ```python
         [output] = [each for each in await keep.outputs("mail to sheets") if each.status == "indeterminate"]
@@ -261,7 +264,9 @@ class Keep(KeepReads):
         found = await self._host.reading.read(lambda q: reads.mutation(q, mutation_id))
         if found is None:
             raise Rejected(Reason.MUTATION_NOT_FOUND, f"There is no mutation {mutation_id!r}.")
-        return await self._directory.ask(found.workflow_id, Do(_verdict(found.id, verdict, by, why, result, version)))
+        now = self._host.time.now()
+        operation = _verdict(found.id, verdict, by, why, result, version, now)
+        return await self._directory.ask(found.workflow_id, Do(operation))
 
     async def skip_item(self, workflow: str, item_id: str, *, by: str = "", why: str = "") -> Item:
         """Skip a logical item of a job: like one that is done, it changes nothing outside any more.
@@ -385,7 +390,7 @@ class Keep(KeepReads):
 
 
 def _verdict(
-    mutation_id: str, verdict: Verdict, by: str, why: str, result: object, version: int | None
+    mutation_id: str, verdict: Verdict, by: str, why: str, result: object, version: int | None, now: Millis
 ) -> Operation[Mutation]:
     match verdict:
         case "happened":
@@ -395,5 +400,9 @@ def _verdict(
             return FailMutation(mutation_id, "", Resolver.USER_ASSERT_FAILED, by, why, version)
         case "skip":
             return SkipMutation(mutation_id, by, why, version)
+        case "try_again":
+            return UpdateMutationStatus(
+                mutation_id, MutationStatus.NEEDS_RECONCILE, "", now, by, why, expected_version=version
+            )
         case _:
             assert_never(verdict)

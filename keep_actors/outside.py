@@ -6,6 +6,7 @@ the events stay held until somebody knows.
 
 from typing import Any, assert_never
 
+from keep_actors import reconcile
 from keep_actors.connectors import (
     DidNotHappen,
     Happened,
@@ -21,6 +22,7 @@ from keep_actors.failures import Failure, logic
 from keep_actors.policy import Policy
 from keep_storage.model import FailureClass, Json, Mutation, MutationStatus
 from keep_storage.operations import (
+    ApplyMutation,
     AskFirst,
     CreateMutation,
     FailMutation,
@@ -118,15 +120,36 @@ async def call(policy: Policy, method: Method, params: Params, mutation: Mutatio
     return outcome, made.cost_micros
 
 
-async def call_in_run(context: RunContext, method: Method, params: Params, mutation: Mutation) -> Json:
-    """Make the call for a run and return its result, which the caller writes down. Anything else ends the run."""
+async def call_in_run(context: RunContext, method: Method, params: Params, mutation: Mutation) -> ApplyMutation:
+    """Make the call for a run. Returns what has to be written if it happened; anything else ends the run."""
     with context.host.turnstile.outside():
         outcome, cost_micros = await call(context.policy, method, params, mutation)
     context.cost_micros += cost_micros
     if isinstance(outcome, Happened):
-        return outcome.json_text
+        return ApplyMutation(mutation.id, outcome.json_text)
     failure, write = what_followed(method, mutation, outcome)
-    raise CannotGoOn(failure, write)
+    if isinstance(outcome, DidNotHappen) or not mutation.reconcilable:
+        raise CannotGoOn(failure, write)
+    return await _found_out(context, failure, write)
+
+
+async def _found_out(context: RunContext, failure: Failure, doubt: Operation[Any]) -> ApplyMutation:
+    """The doubt is written down first; then the connector is asked at once, which spares most runs a pause."""
+    [mutation] = await context.record.save(doubt)
+    with context.host.turnstile.outside():
+        verdict = await reconcile.check(context.host, context.policy, mutation)
+    now = context.host.time.now()
+    write = reconcile.learned(mutation, verdict, context.policy, now, context.host.rng)
+    match write:
+        case ApplyMutation():
+            return write
+        case FailMutation():
+            words = f"{failure.message} The connector looked: it did not happen."
+            raise CannotGoOn(Failure(FailureClass.TRANSIENT, words), write)
+        case UpdateMutationStatus():
+            raise CannotGoOn(failure, write)
+        case _:
+            assert_never(write)
 
 
 def what_followed(

@@ -35,6 +35,10 @@ class Repair(msgspec.Struct, frozen=True):
     task_id: str
 
 
+class Reconcile(msgspec.Struct, frozen=True):
+    """Ask a connector what became of a call whose outcome nobody knows."""
+
+
 class ExpireApprovals(msgspec.Struct, frozen=True):
     """A person was asked whether a call may be made, and has not answered in time."""
 
@@ -46,7 +50,9 @@ class Rest(msgspec.Struct, frozen=True):
     why: str = ""
 
 
-Step: TypeAlias = StartRun | StartRetry | Repair | ExpireApprovals | Rest
+Errand: TypeAlias = Reconcile | ExpireApprovals | Repair
+
+Step: TypeAlias = StartRun | StartRetry | Errand | Rest
 
 _KIND_ORDER = {HandlerKind.CONSUMER: 0, HandlerKind.PRODUCER: 1, HandlerKind.JOB: 2}
 _LAST = 1 << 62
@@ -59,10 +65,10 @@ def plan(snapshot: Snapshot, now: Millis, *, repairs_max: int = 0) -> Step:
     """
     if snapshot.workflow.status is WorkflowStatus.ARCHIVED:
         return Rest(None, "the workflow is archived")
-    errand, errand_at = _errand(snapshot, repairs_max)
-    if errand is not None and errand_at <= now:
-        return errand
-    later = [errand_at] if errand is not None else []
+    errands = _errands(snapshot, repairs_max)
+    if errands and errands[0][0] <= now:
+        return errands[0][1]
+    later = [at for at, _ in errands[:1]]
     if why := blocked(snapshot.workflow):
         return Rest(min(later, default=None), why)
     if snapshot.workflow.pending_retry_run_id is not None:
@@ -75,14 +81,17 @@ def plan(snapshot: Snapshot, now: Millis, *, repairs_max: int = 0) -> Step:
     return Rest(min([*later, *(at for _, at in times if at is not None)], default=None))
 
 
-def _errand(snapshot: Snapshot, repairs_max: int) -> tuple[Repair | ExpireApprovals | None, Millis]:
-    """What is to be done beside running handlers, whatever stops those; and when."""
+def _errands(snapshot: Snapshot, repairs_max: int) -> list[tuple[Millis, Errand]]:
+    """What is to be done beside running handlers, whatever stops those; the first one first."""
+    errands: list[tuple[Millis, Errand]] = []
+    if snapshot.reconcile_at is not None:
+        errands.append((snapshot.reconcile_at, Reconcile()))
     if snapshot.approval_expires_at is not None:
-        return ExpireApprovals(), snapshot.approval_expires_at
+        errands.append((snapshot.approval_expires_at, ExpireApprovals()))
     task = snapshot.task
     if task is not None and task.held_version_id is None and task.repairs < repairs_max:
-        return Repair(task.id), task.next_attempt_at or 0
-    return None, 0
+        errands.append((task.next_attempt_at or 0, Repair(task.id)))
+    return sorted(errands, key=lambda each: each[0])
 
 
 def blocked(workflow: Workflow) -> str:

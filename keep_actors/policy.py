@@ -55,6 +55,10 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     timeouts: Mapping[str, Millis] = {}
     """By connector (`gmail`) or method (`gmail.send`)."""
     retry: Backoff = Backoff()
+    reconcile: Backoff = Backoff(cap_ms=_HOUR, attempts_max=12)
+    """How often a connector is asked what became of a call, before a person is."""
+    reconcile_for_ms: Millis = _DAY
+    """After this long a person is asked, however few the checks were."""
     approval_expires_ms: Millis | None = 7 * _DAY
     """How long a mutation waits for a person's approval; then it is refused. None: for ever."""
     repairs_max: int = 3
@@ -76,7 +80,10 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
             raise ValueError("the earliest wake is after now and not after the latest one")
         if min(self.producer_interval_ms, self.read_timeout_ms, self.mutation_timeout_ms, *self.timeouts.values()) <= 0:
             raise ValueError("an interval or a timeout is longer than nothing")
-        if self.repairs_max < 0 or self.repair_timeout_ms <= 0 or (self.approval_expires_ms or 1) <= 0:
+        if (
+            self.repairs_max < 0
+            or min(self.repair_timeout_ms, self.reconcile_for_ms, self.approval_expires_ms or 1) <= 0
+        ):
             raise ValueError("a repair has attempts and time, and an approval does not expire before it is asked for")
 
     def timeout_ms(self, full_name: str, own_ms: Millis | None, *, is_mutation: bool) -> Millis:

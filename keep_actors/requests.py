@@ -33,7 +33,7 @@ from keep_storage.model import (
     Json,
     MutationStatus,
 )
-from keep_storage.operations import ApplyMutation, CloseItem, ItemScope, OpenItem, Publish
+from keep_storage.operations import CloseItem, ItemScope, OpenItem, Publish
 from keep_storage.transaction import Queries
 from keep_storage.transitions import ITEM_FINISHED
 
@@ -249,9 +249,9 @@ class Requests:
             raise
         if known.status is MutationStatus.APPLIED:
             return self._replayed(method, item, known.params, text, known.result)
-        result = await call_in_run(context, method, params, known)
-        await context.record.save(ApplyMutation(known.id, result))
-        return result
+        applied = await call_in_run(context, method, params, known)
+        await context.record.save(applied)
+        return applied.result
 
     def _replayed(self, method: Method, item: Item, old: Json, new: Json, result: Json | None) -> Json:
         """It happened in an earlier run: the stored result, unless the script now wants something else."""

@@ -15,13 +15,13 @@ from anyio.abc import TaskGroup
 
 from keep_actors import deployment
 from keep_actors.context import RunContext
-from keep_actors.errands import Writes, make_approved_call, repair, still_true
+from keep_actors.errands import Writes, find_out, make_approved_call, repair, still_true
 from keep_actors.execution import Execution
 from keep_actors.host import Host
 from keep_actors.kernel import Actor
 from keep_actors.messages import Activate, Advance, Approve, Between, Deploy, Do, Ended, Message, Tick
 from keep_actors.permissions import Envelope, PermissionsNeeded, grants_of
-from keep_actors.plan import ExpireApprovals, Repair, Rest, StartRetry, StartRun, Step, plan
+from keep_actors.plan import ExpireApprovals, Reconcile, Repair, Rest, StartRetry, StartRun, Step, plan
 from keep_actors.record import Record, patiently
 from keep_storage import reads
 from keep_storage.errors import Reason, Rejected, StorageUnavailable
@@ -189,6 +189,8 @@ class WorkflowActor(Actor[Message]):
                     await self._start(outlook, outlook.step)
                 case Repair():
                     await self._repair(outlook, outlook.step)
+                case Reconcile():
+                    await self._reconcile(outlook)
                 case ExpireApprovals():
                     await self._expire()
                 case Rest():
@@ -236,6 +238,11 @@ class WorkflowActor(Actor[Message]):
         assert maintainer is not None, "a repair is planned only if there is somebody to do it"
         script = await self._host.script(workflow.active_version_id)
         self._start_errand(step.task_id, lambda: repair(self._host, maintainer, workflow, script))
+
+    async def _reconcile(self, outlook: "Outlook") -> None:
+        now, workflow = self._host.time.now(), outlook.snapshot.workflow
+        due = await self._host.read(lambda q: reads.mutations_due(q, self.name, now))
+        self._start_errand(due[0].id, lambda: find_out(self._host, workflow, due[0]))
 
     async def _expire(self) -> None:
         now = self._host.time.now()

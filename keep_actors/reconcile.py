@@ -1,0 +1,65 @@
+"""What became of a call whose outcome nobody knows: the connector is asked, again and again, and then a person.
+
+An attempt that fails, hangs or raises is an attempt like any other. Nothing here ever makes the call again.
+"""
+
+import random
+from typing import assert_never
+
+from keep_actors.connectors import Applied, MutationCall, NotApplied, ParamsError, Retry, Verdict
+from keep_actors.host import Host
+from keep_actors.policy import Policy
+from keep_storage.ids import Millis
+from keep_storage.model import Mutation, MutationStatus, Resolver
+from keep_storage.operations import ApplyMutation, FailMutation, UpdateMutationStatus
+
+Learned = ApplyMutation | FailMutation | UpdateMutationStatus
+
+
+async def check(host: Host, policy: Policy, mutation: Mutation) -> Verdict:
+    """Ask the connector. If it is not there any more, or cannot read what was recorded, nobody knows yet."""
+    name = f"{mutation.connector}.{mutation.method}"
+    method = host.catalog.get(name)
+    if method is None or not method.reconcilable:
+        return Retry(f"{name} cannot be asked: this runtime has no connector that could")
+    try:
+        params = method.decode_params(mutation.params)
+    except ParamsError as error:
+        return Retry(f"{name} cannot be asked: {error}")
+    call = MutationCall(
+        idempotency_key=mutation.idempotency_key,
+        workflow_id=mutation.workflow_id,
+        run_id=mutation.run_id,
+        mutation_id=mutation.id,
+        params=params.values,
+        sent_at=mutation.sent_at,
+        attempt=mutation.attempts,
+    )
+    # The call had this long to reach the other side: only what has passed since then counts as waiting.
+    lasted_ms = policy.timeout_ms(name, method.timeout_ms, is_mutation=True)
+    waited_ms = max(host.time.now() - (mutation.sent_at or 0) - lasted_ms, 0)
+    return await method.reconcile(call, policy.timeout_ms(name, None, is_mutation=False), waited_ms)
+
+
+def learned(mutation: Mutation, verdict: Verdict, policy: Policy, now: Millis, rng: random.Random) -> Learned:
+    """What the ledger learns from an answer. Who cannot tell is asked again, later and later, and not for ever."""
+    match verdict:
+        case Applied():
+            return ApplyMutation(mutation.id, verdict.result, Resolver.RECONCILIATION, why="the connector found it")
+        case NotApplied():
+            words = "It did not happen: the connector looked for it."
+            return FailMutation(mutation.id, words, Resolver.RECONCILIATION, why="the connector did not find it")
+        case Retry():
+            return _not_yet(mutation, verdict, policy, now, rng)
+        case _:
+            assert_never(verdict)
+
+
+def _not_yet(mutation: Mutation, said: Retry, policy: Policy, now: Millis, rng: random.Random) -> UpdateMutationStatus:
+    attempts = mutation.reconcile_attempts + 1
+    words = f"Mutation outcome uncertain, and check {attempts} could not tell: {said.message or 'no words were left'}"
+    too_long = attempts > 1 and now - (mutation.sent_at or now) > policy.reconcile_for_ms
+    if attempts >= policy.reconcile.attempts_max or too_long:
+        return UpdateMutationStatus(mutation.id, MutationStatus.INDETERMINATE, f"{words} A person has to look.")
+    wait_ms = max(policy.reconcile.delay_ms(attempts, rng), said.retry_after_ms or 0)
+    return UpdateMutationStatus(mutation.id, MutationStatus.NEEDS_RECONCILE, words, now + wait_ms)

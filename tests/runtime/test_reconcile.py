@@ -1,0 +1,207 @@
+"""Unknown outcomes: the connector is asked at once, then again and again, then a person; and nothing is done twice."""
+
+from pathlib import Path
+
+import pytest
+
+from keep_actors import Policy, Rejected
+from keep_actors.connectors import Retry
+from keep_actors.policy import Backoff
+from keep_storage.model import MutationStatus
+from tests.runtime.fakes import Fake, Work, applies_and_raises, fails
+from tests.runtime.world import MINUTE, SECOND, World, script, world
+
+pytestmark = pytest.mark.anyio
+
+LOST = ConnectionError("the line is dead")
+SCRIPT = script(
+    mutate="await c.fake.put({ text: prepared.data.id });",
+    next_='await c.publish("out", { title: "told", messageId: prepared.data.id, payload: result });',
+)
+UNCHECKABLE = script(mutate="await c.fake.add({ text: prepared.data.id });", next_="return { last: result.status };")
+
+
+async def cannot_tell(_: Work) -> object:
+    return Retry("the index lags")
+
+
+async def start(box: World, source: str = SCRIPT, *message_ids: str) -> None:
+    await box.keep.deploy(source)
+    await box.publish("flow", "in", *(message_ids or ("one",)))
+    await box.settle()
+
+
+async def status(box: World) -> MutationStatus:
+    return (await box.keep.outputs("flow"))[0].status
+
+
+async def test_a_lost_answer_is_found_at_once_and_the_run_goes_on_without_a_pause() -> None:
+    fake = Fake()
+    fake.plan("put", applies_and_raises(LOST))
+    async with world(fake) as box:
+        await start(box)
+        assert fake.texts == ["one"]
+        assert await box.statuses("flow", "in") == {"one": "consumed"}
+        [told] = await box.keep.events("flow", "out")
+        assert '"status":"applied"' in told.payload
+        assert [run.status for run in await box.keep.runs("flow")] == ["committed"]
+
+
+async def test_a_lost_request_is_not_found_and_a_fresh_run_makes_the_call() -> None:
+    fake = Fake()
+    fake.plan("put", fails(LOST))
+    async with world(fake) as box:
+        await start(box)
+        assert fake.texts == []
+        assert await box.statuses("flow", "in") == {"one": "pending"}
+        await box.advance(MINUTE)
+        assert fake.texts == ["one"]
+        assert await box.statuses("flow", "in") == {"one": "consumed"}
+
+
+async def test_while_the_connector_cannot_tell_the_event_is_held_and_the_call_is_not_made_again() -> None:
+    fake = Fake()
+    fake.plan("put", applies_and_raises(LOST))
+    fake.plan("reconcile", cannot_tell, cannot_tell, cannot_tell)
+    async with world(fake) as box:
+        await start(box)
+        for _ in range(2):
+            assert await box.statuses("flow", "in") == {"one": "reserved"}
+            assert await status(box) == "needs_reconcile"
+            assert (await box.keep.workflow("flow")).error
+            await box.advance(30 * SECOND)
+        await box.advance(5 * MINUTE)
+        assert fake.texts == ["one"]
+        assert await box.statuses("flow", "in") == {"one": "consumed"}
+        assert (await box.keep.workflow("flow")).error == ""
+
+
+async def test_after_so_many_checks_a_person_is_asked_and_nothing_is_checked_any_more() -> None:
+    fake = Fake()
+    fake.plan("put", applies_and_raises(LOST))
+    fake.plan("reconcile", *[cannot_tell] * 99)
+    policy = Policy(reconcile=Backoff(attempts_max=4, jitter=0))
+    async with world(fake, policy=policy) as box:
+        await start(box)
+        for _ in range(20):
+            await box.advance(10 * MINUTE)
+        assert fake.calls.count("reconcile one") == 4
+        assert await status(box) == "indeterminate"
+        assert await box.statuses("flow", "in") == {"one": "reserved"}
+        [needs] = await box.keep.attention()
+        assert needs.kind == "unknown"
+
+
+async def test_checks_go_on_after_a_restart(tmp_path: Path) -> None:
+    fake = Fake()
+    fake.plan("put", applies_and_raises(LOST))
+    fake.plan("reconcile", cannot_tell)
+    async with world(fake, path=tmp_path / "keep.db") as box:
+        await start(box)
+        time = box.time
+        assert await status(box) == "needs_reconcile"
+    time.advance(MINUTE)
+    async with world(fake, path=tmp_path / "keep.db", time=time) as box:
+        await box.settle()
+        assert fake.texts == ["one"]
+        assert await box.statuses("flow", "in") == {"one": "consumed"}
+
+
+async def test_a_check_that_raises_is_a_check_that_could_not_tell() -> None:
+    fake = Fake()
+    fake.plan("put", applies_and_raises(LOST))
+    fake.plan("reconcile", fails(ValueError("a bug")))
+    async with world(fake) as box:
+        await start(box)
+        assert await status(box) == "needs_reconcile"
+
+
+async def test_a_runtime_without_the_connector_cannot_tell_and_guesses_nothing(tmp_path: Path) -> None:
+    fake = Fake()
+    fake.plan("put", applies_and_raises(LOST))
+    fake.plan("reconcile", cannot_tell)
+    async with world(fake, path=tmp_path / "keep.db") as box:
+        await start(box)
+        time = box.time
+    time.advance(MINUTE)
+    async with world(path=tmp_path / "keep.db", time=time) as box:
+        await box.settle()
+        assert await status(box) == "needs_reconcile"
+        assert await box.statuses("flow", "in") == {"one": "reserved"}
+
+
+async def unknown(box: World, fake: Fake, source: str = UNCHECKABLE) -> str:
+    fake.plan("add", applies_and_raises(LOST))
+    await start(box, source)
+    [output] = await box.keep.outputs("flow")
+    assert output.status == "indeterminate"
+    return output.mutation_id
+
+
+async def test_a_person_who_says_that_it_happened_lets_next_run_with_the_result() -> None:
+    fake = Fake()
+    async with world(fake) as box:
+        mutation_id = await unknown(box, fake)
+        await box.keep.resolve(mutation_id, "happened", by="ann", why="I looked", result={"id": "x"})
+        await box.settle()
+        assert fake.texts == ["one"]
+        assert await box.statuses("flow", "in") == {"one": "consumed"}
+        assert (await box.keep.runs("flow"))[0].output_state == '{"last":"applied"}'
+
+
+async def test_a_person_who_says_that_it_did_not_happen_lets_a_fresh_run_make_the_call() -> None:
+    fake = Fake()
+    async with world(fake) as box:
+        mutation_id = await unknown(box, fake)
+        fake.effects.clear()
+        await box.keep.resolve(mutation_id, "did_not_happen", by="ann")
+        await box.settle()
+        assert fake.texts == ["one"]
+        assert await box.statuses("flow", "in") == {"one": "consumed"}
+
+
+async def test_a_person_who_skips_ends_the_event_and_next_is_told() -> None:
+    fake = Fake()
+    async with world(fake) as box:
+        await box.keep.resolve(await unknown(box, fake), "skip", by="ann")
+        await box.settle()
+        assert await box.statuses("flow", "in") == {"one": "skipped"}
+        assert (await box.keep.runs("flow"))[0].output_state == '{"last":"skipped"}'
+
+
+async def test_only_what_can_be_checked_can_be_tried_again() -> None:
+    fake = Fake()
+    async with world(fake) as box:
+        with pytest.raises(Rejected, match="no way to check"):
+            await box.keep.resolve(await unknown(box, fake), "try_again", by="ann")
+
+
+async def test_trying_again_asks_the_connector_anew_with_a_fresh_count() -> None:
+    fake = Fake()
+    fake.plan("put", applies_and_raises(LOST))
+    fake.plan("reconcile", cannot_tell)
+    async with world(fake, policy=Policy(reconcile=Backoff(attempts_max=1))) as box:
+        await start(box)
+        [output] = await box.keep.outputs("flow")
+        assert output.status == "indeterminate"
+        await box.keep.resolve(output.mutation_id, "try_again", by="ann")
+        await box.settle()
+        assert fake.texts == ["one"]
+        assert await box.statuses("flow", "in") == {"one": "consumed"}
+
+
+async def test_of_two_answers_the_first_wins_and_the_second_is_told_who_was_first() -> None:
+    fake = Fake()
+    async with world(fake) as box:
+        mutation_id = await unknown(box, fake)
+        await box.keep.resolve(mutation_id, "happened", by="ann")
+        with pytest.raises(Rejected, match="ann"):
+            await box.keep.resolve(mutation_id, "did_not_happen", by="bob")
+
+
+async def test_a_verdict_on_what_has_changed_since_is_refused() -> None:
+    fake = Fake()
+    async with world(fake) as box:
+        mutation_id = await unknown(box, fake)
+        with pytest.raises(Rejected, match="version"):
+            await box.keep.resolve(mutation_id, "skip", by="ann", version=99)
