@@ -5,13 +5,14 @@ reason, and then nothing changed.
 """
 
 from collections.abc import Callable, Iterable
-from typing import Literal, TypeVar, assert_never
+from typing import TypeVar, assert_never
 
 import anyio
 import msgspec
 from anyio.lowlevel import checkpoint
 
 from keep_actors import deployment, permissions
+from keep_actors.escalation import Verdict
 from keep_actors.host import Declared, Host
 from keep_actors.keep_reads import KeepReads, version_number
 from keep_actors.kernel import Clock, Directory
@@ -45,8 +46,6 @@ from keep_storage.operations import (
 )
 
 T = TypeVar("T")
-
-Verdict = Literal["happened", "did_not_happen", "skip", "try_again"]
 
 
 class Deployed(msgspec.Struct, frozen=True):
@@ -257,8 +256,8 @@ class Keep(KeepReads):
         first, this is refused.
 
         ```python
-        [output] = [each for each in await keep.outputs("mail to sheets") if each.status == "indeterminate"]
-        await keep.resolve(output.mutation_id, "happened", by="alice", result={"rowId": "r7"})
+        [question] = await keep.unknowns("mail to sheets")
+        await keep.resolve(question.mutation_id, "happened", by="alice", result={"rowId": "r7"})
         ```
         """
         found = await self._host.reading.read(lambda q: reads.mutation(q, mutation_id))

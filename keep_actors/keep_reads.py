@@ -3,6 +3,7 @@
 from collections.abc import AsyncGenerator
 
 from keep_actors import views
+from keep_actors.escalation import Escalation, escalations
 from keep_actors.host import Host
 from keep_actors.kernel import ActorStopped
 from keep_actors.permissions import grants_of
@@ -164,6 +165,18 @@ class KeepReads:
         ```
         """
         return await self._host.reading.read(views.attention)
+
+    async def unknowns(self, workflow: str | None = None) -> list[Escalation]:
+        """The calls of which nobody knows whether they took effect, with all a person needs to find out and to say so.
+
+        ```python
+        for question in await keep.unknowns():
+            print(question.call, question.params, question.why, question.how_to_check)
+        ```
+        """
+        workflow_id = (await self._find(workflow)).id if workflow is not None else None
+        catalog = self._host.catalog
+        return await self._host.reading.read(lambda q: escalations(q, catalog, workflow_id))
 
     async def approvals(self, workflow: str | None = None) -> list[Question]:
         """The recorded calls that wait for a person, oldest first, with the parameters that the host saw.

@@ -105,15 +105,7 @@ def _question(context: RunContext) -> AskFirst:
 async def call(policy: Policy, method: Method, params: Params, mutation: Mutation) -> tuple[MutationOutcome, int]:
     """Make the call that the ledger has as `in_flight`. Returns what came of it, and what it cost."""
     assert mutation.status is MutationStatus.IN_FLIGHT, "the ledger knows of a call before it is made"
-    made = MutationCall(
-        idempotency_key=mutation.idempotency_key,
-        workflow_id=mutation.workflow_id,
-        run_id=mutation.run_id,
-        mutation_id=mutation.id,
-        params=params.values,
-        sent_at=mutation.sent_at,
-        attempt=mutation.attempts,
-    )
+    made = MutationCall.of(mutation, params.values)
     outcome = await method.mutate(
         params, made, policy.timeout_ms(method.full_name, method.timeout_ms, is_mutation=True)
     )

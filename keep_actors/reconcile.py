@@ -26,15 +26,7 @@ async def check(host: Host, policy: Policy, mutation: Mutation) -> Verdict:
         params = method.decode_params(mutation.params)
     except ParamsError as error:
         return Retry(f"{name} cannot be asked: {error}")
-    call = MutationCall(
-        idempotency_key=mutation.idempotency_key,
-        workflow_id=mutation.workflow_id,
-        run_id=mutation.run_id,
-        mutation_id=mutation.id,
-        params=params.values,
-        sent_at=mutation.sent_at,
-        attempt=mutation.attempts,
-    )
+    call = MutationCall.of(mutation, params.values)
     # The call had this long to reach the other side: only what has passed since then counts as waiting.
     lasted_ms = policy.timeout_ms(name, method.timeout_ms, is_mutation=True)
     waited_ms = max(host.time.now() - (mutation.sent_at or 0) - lasted_ms, 0)

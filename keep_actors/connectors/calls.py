@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from keep_storage.ids import Millis
+from keep_storage.model import Mutation
 
 
 class _Meter:
@@ -50,6 +51,19 @@ class MutationCall:
     attempt: int
     """How often the call was started, this one included."""
     _meter: _Meter = field(default_factory=_Meter, init=False, repr=False, compare=False)
+
+    @classmethod
+    def of(cls, mutation: Mutation, params: Mapping[str, Any]) -> "MutationCall":
+        """The call that a line of the ledger is about."""
+        return cls(
+            idempotency_key=mutation.idempotency_key,
+            workflow_id=mutation.workflow_id,
+            run_id=mutation.run_id,
+            mutation_id=mutation.id,
+            params=params,
+            sent_at=mutation.sent_at,
+            attempt=mutation.attempts,
+        )
 
     def report_cost(self, micros: int) -> None:
         """Add to what this call cost, in millionths of the host's currency."""

@@ -205,3 +205,39 @@ async def test_a_verdict_on_what_has_changed_since_is_refused() -> None:
         mutation_id = await unknown(box, fake)
         with pytest.raises(Rejected, match="version"):
             await box.keep.resolve(mutation_id, "skip", by="ann", version=99)
+
+
+async def test_the_question_to_a_person_says_what_was_tried_and_what_can_be_said() -> None:
+    fake = Fake()
+    fake.plan("put", applies_and_raises(LOST))
+    fake.plan("reconcile", cannot_tell, cannot_tell)
+    async with world(fake, policy=Policy(reconcile=Backoff(attempts_max=2, jitter=0))) as box:
+        await start(box)
+        [asked] = await box.keep.unknowns()
+        assert (asked.call, asked.params, asked.status) == ("fake.put", '{"text":"one"}', "needs_reconcile")
+        assert asked.can_check
+        assert asked.next_check_at == box.time.now() + 10 * SECOND
+        assert [each.verdict for each in asked.verdicts] == ["happened", "did_not_happen", "skip"]
+        await box.advance(10 * SECOND)
+        [asked] = await box.keep.unknowns("flow")
+        assert asked.status == "indeterminate"
+        assert "the index lags" in asked.why
+        assert [each.verdict for each in asked.verdicts] == ["happened", "did_not_happen", "skip", "try_again"]
+        assert [each.what.partition(":")[0] for each in asked.tried] == [
+            "in_flight",
+            "needs_reconcile",
+            "needs_reconcile",
+            "indeterminate",
+        ]
+        await box.keep.resolve(asked.mutation_id, "happened", by="ann", version=asked.version)
+        await box.settle()
+        assert await box.keep.unknowns() == []
+
+
+async def test_without_its_connector_the_question_is_still_there(tmp_path: Path) -> None:
+    fake = Fake()
+    async with world(fake, path=tmp_path / "keep.db") as box:
+        await unknown(box, fake)
+    async with world(path=tmp_path / "keep.db") as box:
+        [asked] = await box.keep.unknowns()
+        assert (asked.call, asked.target, asked.how_to_check) == ("fake.add", '{"text":"one"}', "")
