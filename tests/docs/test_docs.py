@@ -7,7 +7,7 @@ import subprocess
 import sys
 import types
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args, get_type_hints
 
 import pytest
 
@@ -17,6 +17,7 @@ from keep_actors import Connector, Keep, Policy, mutation
 from keep_actors.connectors import Catalog
 from keep_actors.gate import ALLOWED, Ask, Stage, refusal
 from keep_actors.kernel import RestartPolicy
+from keep_actors.views import Attention
 from keep_sandbox.inspect import inspect as inspect_script
 from keep_sandbox.limits import DEFAULT_LIMITS
 from keep_storage.model import MESSAGE_ID_CHARS_MAX, PEEK_DEFAULT, PEEK_MAX, TITLE_CHARS_MAX, RunStatus
@@ -25,6 +26,7 @@ from tests.runtime.world import MINUTE, world
 ROOT = Path(__file__).parents[2]
 SCRIPTS = (ROOT / "docs" / "scripts.md").read_text("utf-8")
 RUNTIME = (ROOT / "docs" / "runtime.md").read_text("utf-8")
+PERMISSIONS = (ROOT / "docs" / "permissions.md").read_text("utf-8")
 README = (ROOT / "README.md").read_text("utf-8")
 
 
@@ -177,7 +179,7 @@ def test_the_numbers_of_supervision_are_those_of_the_code() -> None:
 
 async def run_block(code: str, names: dict[str, Any]) -> None:
     """Run Python that may await at the top level."""
-    compiled = compile(code, "a block of docs/runtime.md", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+    compiled = compile(code, "a block of the documentation", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
     waits = compiled.co_flags & inspect.CO_COROUTINE
     if waits:
         await types.FunctionType(compiled, names)()
@@ -203,7 +205,7 @@ async def test_the_python_of_the_documentation_runs(
 
 
 @pytest.mark.anyio
-async def test_a_person_settles_an_unknown_outcome_as_documented(tmp_path: Path) -> None:
+async def test_a_person_settles_an_unknown_outcome_as_documented() -> None:
     names: dict[str, Any] = {}
     await run_block(next(each for each in blocks(RUNTIME, "python") if "say_that_it_happened" in each), names)
     program: dict[str, Any] = {}
@@ -218,17 +220,31 @@ async def test_a_person_settles_an_unknown_outcome_as_documented(tmp_path: Path)
         async def send(self, to: str, text: str) -> str:
             raise ConnectionError(f"lost: {text} ({to})")
 
-    path = tmp_path / "orders.db"
-    async with world(Lost(), path=path) as box:
+    async with world(Lost()) as box:
         await box.keep.deploy(program["SCRIPT"])
         await box.publish("orders", "order.paid", "o-1", payload={"customer": "ann"})
         await box.settle()
         assert await box.statuses("orders", "order.paid") == {"o-1": "reserved"}
-    names["say_that_it_happened"](str(path), "orders", '"found it"')
-    async with world(Lost(), path=path) as box:
+        assert [each.kind for each in await box.keep.attention()] == ["unknown"]
+        await names["say_that_it_happened"](box.keep, "orders", "found it")
         await box.settle()
         assert await box.statuses("orders", "order.paid") == {"o-1": "consumed"}
-        assert (await box.keep.workflow("orders")).error == ""
+        [output] = await box.keep.outputs("orders")
+        assert (output.status, output.result) == ("applied", '"found it"')
+        assert await box.keep.attention() == []
+
+
+@pytest.mark.anyio
+async def test_the_python_of_the_page_about_permissions_runs() -> None:
+    names: dict[str, Any] = {}
+    exec(blocks(RUNTIME, "python")[0].replace("anyio.run(main)", ""), names)
+    [block] = blocks(PERMISSIONS, "python")
+    await run_block(block, names)
+
+
+def test_every_kind_of_attention_is_documented() -> None:
+    kinds = get_args(get_type_hints(Attention)["kind"])
+    assert [row[0] for row in table(RUNTIME, "`kind`")] == [f"`{kind}`" for kind in kinds]
 
 
 # The README.
