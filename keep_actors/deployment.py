@@ -1,6 +1,6 @@
 """From a script that was inspected to the operations that make it the one that runs. Pure."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import msgspec
@@ -64,9 +64,10 @@ class Found(msgspec.Struct, frozen=True):
     """What there is before a deployment."""
 
     workflow: Workflow | None
+    active: ScriptVersion | None
     latest: ScriptVersion | None
-    grants: list[StoredGrant]
-    """Of the version that would be the major one."""
+    grants: Mapping[int, list[StoredGrant]]
+    """By major version."""
 
 
 def operations_for(message: Deploy, workflow_id: str, found: Found, ids: Ids, now: Millis) -> tuple[str, Writes]:
@@ -78,8 +79,10 @@ def operations_for(message: Deploy, workflow_id: str, found: Found, ids: Ids, no
     writes: list[Operation[Any]] = []
     if workflow is None:
         writes.append(CreateWorkflow(workflow_id, declaration.name or workflow_id, message.timezone or "UTC"))
-    version_id, (major, minor) = (latest.id, (latest.major, latest.minor)) if latest is not None else ("", (1, 0))
-    if latest is None or latest.source != message.source or message.is_major:
+    same = None if message.is_major else _same(found, message.source)
+    if same is not None:
+        version_id, major = same.id, same.major
+    else:
         version_id, (major, minor) = ids.new("ver"), next_number(latest, is_major=message.is_major)
         encoded = message.declared.encoded()
         writes.append(AddScriptVersion(version_id, workflow_id, major, minor, message.source, encoded))
@@ -91,6 +94,11 @@ def operations_for(message: Deploy, workflow_id: str, found: Found, ids: Ids, no
     if message.start and (workflow is None or workflow.status in (WorkflowStatus.DRAFT, WorkflowStatus.READY)):
         writes.append(ResumeWorkflow(workflow_id, by))
     return version_id, tuple(writes)
+
+
+def _same(found: Found, source: str) -> ScriptVersion | None:
+    """The version that this source is already: the one that runs, or the newest."""
+    return next((each for each in (found.active, found.latest) if each is not None and each.source == source), None)
 
 
 def activation(version_id: str, declaration: Declaration, now: Millis, timezone: str | None = None) -> ActivateScript:
@@ -115,7 +123,7 @@ def next_number(latest: ScriptVersion | None, *, is_major: bool) -> tuple[int, i
 
 
 def _grants(message: Deploy, workflow_id: str, major: int, found: Found) -> Writes:
-    known = Envelope(found.grants)
+    known = Envelope(found.grants.get(major, ()))
     given = {each: Grant(each) for each in message.accepted if each not in known}
     given |= {each.permission: each for each in message.grants}
     if missing := [each for each in message.needed if each.permission not in known and each.permission not in given]:

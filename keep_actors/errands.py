@@ -167,14 +167,16 @@ async def _judged(
     version_id, latest = host.ids.new("ver"), failure.latest
     declared = Declared.of(inspection).encoded()
     add = AddScriptVersion(version_id, workflow.id, latest.major, latest.minor + 1, proposal.source, declared)
-    if _needs_a_person(proposal, script.declaration, inspection.declaration, policy):
-        return (add, HoldProposal(workflow.id, version_id))
+    kinds = host.catalog.kinds()
+    new_calls = {use.name for use in inspection.uses if kinds.get(use.name) == "mutation"} - set(script.uses)
+    if new_calls or _needs_a_person(proposal, script.declaration, inspection.declaration, policy):
+        return (add, HoldProposal(workflow.id, version_id, proposal.note))
     activate = deployment.activation(version_id, inspection.declaration, host.time.now())
     return (add, activate, ExitMaintenanceMode(workflow.id, by="maintainer", by_person=False))
 
 
 def _needs_a_person(proposal: Proposal, old: Declaration, new: Declaration, policy: Policy) -> bool:
-    """`safe` is the maintainer's own word: it does not cover a consumer that changes the outside for the first time."""
+    """`safe` is the maintainer's own word: it does not cover what changes the outside for the first time."""
     begins_to_mutate = any(each.mutate and not old.consumers[name].mutate for name, each in new.consumers.items())
     return policy.repair_approval == "always" or proposal.impact != "safe" or begins_to_mutate
 

@@ -109,13 +109,15 @@ class Keep(KeepReads):
         now, policy = host.time.now(), host.policy_of(name)
         deployment.checked(inspection, host.catalog.methods, timezone or "UTC", policy, now)
         needed = permissions.needed((use.name for use in inspection.uses), host.catalog)
-        named = [] if grants is None or isinstance(grants, str) else [permissions.as_grant(each) for each in grants]
+        accepted = self._accepted if grants is None else grants
+        named = [] if isinstance(accepted, str) else [permissions.as_grant(each) for each in accepted]
+        permissions.check_known(named, host.catalog)
         message = Deploy(
             source,
             Declared.of(inspection),
             needed=needed,
             grants=named,
-            accepted=[] if named else self._accepts(grants, needed),
+            accepted=self._accepts(accepted, needed),
             timezone=timezone,
             is_major=major,
             start=start,
@@ -197,14 +199,18 @@ class Keep(KeepReads):
         """
         found = await self._find(workflow)
         major = await self._major(found)
-        writes = permissions.operations_for(found.id, major, [permissions.as_grant(grant)], by)
-        waits = found.error != "" and found.error_class is FailureClass.PERMISSION
+        given = [permissions.as_grant(grant)]
+        permissions.check_known(given, self._host.catalog)
+        writes = permissions.operations_for(found.id, major, given, by)
+        asked = await self._host.reading.read(lambda q: reads.open_approvals(q, found.id))
+        waits = found.error != "" and found.error_class is FailureClass.PERMISSION and not asked
         clear = (ClearWorkflowError(found.id, by, "a permission was granted"),) if waits else ()
         await self._directory.ask(found.id, Do(Together((*writes, *clear))))
         return await self._find(found.id)
 
     async def revoke(self, workflow: str, permission: str, *, by: str) -> Workflow:
-        """Take a permission back. What it covered is refused from the next call on.
+        """Take a permission back. What it covered is refused from the next run on; a call that waits for a person's
+        approval can still be approved.
 
         ```python
         await keep.revoke("mail to sheets", "sheets.appendRow", by="alice")
@@ -302,6 +308,8 @@ class Keep(KeepReads):
         ```
         """
         found = await self._find(workflow)
+        if await self.proposal(found.id) is None:
+            raise Rejected(Reason.VERSION_NOT_FOUND, f"No repair of workflow {found.name!r} waits for a person.")
         problem = f"refused by {by}: {why}"
         await self._directory.ask(found.id, Do(NoteRepairAttempt(found.id, problem, self._host.time.now(), by)))
         return await self._find(found.id)
@@ -345,9 +353,9 @@ class Keep(KeepReads):
         found = await self._find(workflow)
         return await self._directory.ask(found.id, Do(operation(found.id)))
 
-    def _accepts(self, grants: object, needed: list[Needed]) -> list[str]:
+    def _accepts(self, accepted: object, needed: list[Needed]) -> list[str]:
         """The permissions that are granted without being named one by one."""
-        match grants or self._accepted:
+        match accepted:
             case "declared":
                 return [each.permission for each in needed]
             case "all":

@@ -36,7 +36,7 @@ _DAY_MS = 86_400_000
 
 
 def permitted(context: RunContext, method: Method) -> None:
-    """Refuse what is outside the envelope, before anything is sent. Counts the call where the grant is limited."""
+    """Refuse what is outside the envelope, before anything is sent."""
     if method.permission not in context.envelope:
         raise CannotGoOn(
             Failure(
@@ -54,9 +54,14 @@ def permitted(context: RunContext, method: Method) -> None:
                 f"{context.handler}: the permission {method.permission!r} is for {limits.per_run} call(s) per run.",
             )
         )
-    if limits.per_day is not None:
+
+
+def counted(context: RunContext, method: Method) -> None:
+    """Count a call that is about to be made, where the grant says how many a day there may be."""
+    per_day = context.envelope.limits(method.permission).per_day
+    if per_day is not None:
         day = context.host.time.now() // _DAY_MS
-        context.record.note(UseGrant(context.run_id, method.permission, day, limits.per_day))
+        context.record.note(UseGrant(context.run_id, method.permission, day, per_day))
 
 
 def checked_params(context: RunContext, method: Method, text: Json) -> Params:
@@ -74,8 +79,8 @@ async def recorded(
 
     Inside an item the ledger may know the call already, and then says what became of it.
     """
-    host = context.host
-    mutation_id = host.ids.new("mut")
+    counted(context, method)
+    mutation_id = context.host.ids.new("mut")
     asks_first = context.envelope.asks_first(method.permission)
     create = CreateMutation(
         id=mutation_id,

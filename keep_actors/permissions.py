@@ -29,6 +29,12 @@ class Grant(msgspec.Struct, frozen=True):
     per_day: int | None = None
     """Calls in a run and in a day (UTC) at most."""
 
+    def __post_init__(self) -> None:
+        if self.policy not in ("allow", "ask"):
+            raise ValueError(f"a grant's policy is 'allow' or 'ask', not {self.policy!r}")
+        if min(self.per_run or 1, self.per_day or 1) < 1 or 0 in (self.per_run, self.per_day):
+            raise ValueError("a grant is for at least one call; to allow none, do not grant it")
+
 
 class Needed(msgspec.Struct, frozen=True):
     """A permission that a script needs, and for what."""
@@ -107,6 +113,14 @@ def operations_for(workflow_id: str, major: int, grants: Iterable[Grant], by: st
         )
         for each in grants
     )
+
+
+def check_known(grants: Iterable[Grant], catalog: Catalog) -> None:
+    """Refuse a permission that no method asks for: it is a slip of the pen. Raises `ValueError`."""
+    known = {method.permission for method in catalog.methods.values()}
+    for grant in grants:
+        if grant.permission not in known:
+            raise ValueError(f"no method asks for the permission {grant.permission!r}; there are {sorted(known)}")
 
 
 def as_grant(grant: str | Grant) -> Grant:

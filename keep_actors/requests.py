@@ -14,7 +14,7 @@ from keep_actors.connectors import Failed, Method, ReadCall
 from keep_actors.context import CannotGoOn, RunContext
 from keep_actors.failures import Failure, logic
 from keep_actors.gate import Ask, Stage
-from keep_actors.outside import call_in_run, checked_params, permitted, recorded
+from keep_actors.outside import call_in_run, checked_params, counted, permitted, recorded
 from keep_sandbox import Request
 from keep_sandbox.limits import DEFAULT_LIMITS
 from keep_sandbox.outcomes import Kind
@@ -199,6 +199,7 @@ class Requests:
         context = self._context
         permitted(context, method)
         params = checked_params(context, method, text)
+        counted(context, method)
         # Nothing outside is asked on behalf of a run that is not in the file.
         await context.record.save()
         call = ReadCall(workflow_id=context.workflow.id, run_id=context.run_id)

@@ -1,7 +1,7 @@
 """What people see: what came in, what was done about it, why something is stuck, and what they can do. Reads only."""
 
 import difflib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Final, Literal
 
 import msgspec
@@ -14,7 +14,6 @@ from keep_storage.model import (
     Approval,
     Event,
     EventStatus,
-    FailureClass,
     Item,
     JournalEntry,
     Json,
@@ -26,7 +25,7 @@ from keep_storage.model import (
     Workflow,
 )
 from keep_storage.transaction import Queries
-from keep_storage.transitions import POST_MUTATION
+from keep_storage.transitions import POST_MUTATION, UNCERTAIN
 
 
 class Output(msgspec.Struct, frozen=True):
@@ -106,6 +105,8 @@ class Proposed(msgspec.Struct, frozen=True):
     workflow_id: str
     version: str
     source: str
+    note: str
+    """The maintainer's own words."""
     diff: str
     """From the script that failed to the proposed one, as a unified diff."""
     error: str
@@ -123,6 +124,8 @@ class Attention(msgspec.Struct, frozen=True):
     kind: _Kind
     words: str
     run_id: str | None
+    about: str | None
+    """The approval, the mutation or the proposed version to be answered about."""
     can_do: str
 
 
@@ -215,7 +218,7 @@ def proposal(q: Queries, workflow_id: str) -> Proposed | None:
         old.source.splitlines(), new.source.splitlines(), _number(old), _number(new), lineterm=""
     )
     radius = blast_radius(q, workflow_id, (old.major, old.minor))
-    return Proposed(workflow_id, _number(new), new.source, "\n".join(lines), run.error_message, radius)
+    return Proposed(workflow_id, _number(new), new.source, task.problem, "\n".join(lines), run.error_message, radius)
 
 
 def attention(q: Queries) -> list[Attention]:
@@ -224,28 +227,37 @@ def attention(q: Queries) -> list[Attention]:
 
 
 def _attention(q: Queries, workflow: Workflow) -> Iterator[Attention]:
-    def needs(kind: _Kind, words: str, run_id: str | None, can_do: str) -> Attention:
-        return Attention(workflow.id, workflow.name, kind, words, run_id, can_do)
+    def needs(kind: _Kind, words: str, run_id: str | None, about: str | None, can_do: str) -> Attention:
+        return Attention(workflow.id, workflow.name, kind, words, run_id, about, can_do)
 
     asked = reads.open_approvals(q, workflow.id)
     for approval in asked:
         question = _question(q, approval)
         words = f"{question.title or 'A call'}: {question.call} {question.params}"
-        yield needs("approval", words, question.run_id, "Approve it, or reject it as failed or skipped.")
+        yield needs("approval", words, question.run_id, approval.id, "Approve it, or reject it as failed or skipped.")
     task = reads.open_task(q, workflow.id)
     if task is not None and task.held_version_id is not None:
-        yield needs(
-            "repair", "A repair waits.", task.run_id, "Look at the diff and what was touched; accept or refuse."
-        )
-    elif workflow.maintenance and not workflow.error:
+        held = reads.version(q, task.held_version_id)
+        about = _number(held) if held is not None else None
+        yield needs("repair", task.problem or "A repair waits.", task.run_id, about, "Look at it; accept or refuse it.")
+    elif workflow.maintenance:
         run = reads.run(q, workflow.maintenance_run_id or "")
-        words = run.error_message if run is not None else ""
-        yield needs("maintenance", words, workflow.maintenance_run_id, CAN_DO[RunStatus.FAILED_LOGIC])
+        words = workflow.error or (run.error_message if run is not None else "")
+        yield needs("maintenance", words, workflow.maintenance_run_id, None, CAN_DO[RunStatus.FAILED_LOGIC])
+    elif workflow.error and not asked:
+        yield _error(q, workflow, needs)
+
+
+def _error(q: Queries, workflow: Workflow, needs: Callable[..., Attention]) -> Attention:
     run = reads.run(q, workflow.error_run_id) if workflow.error_run_id is not None else None
-    if workflow.error and not asked:
-        unknown = workflow.error_class is FailureClass.INDETERMINATE
-        can_do = CAN_DO[run.status] if run is not None else "Put it right, then clear the error of the workflow."
-        yield needs("unknown" if unknown else "error", workflow.error, workflow.error_run_id, can_do)
+    if run is None:
+        return needs("error", workflow.error, None, None, "Put it right, then clear the error of the workflow.")
+    doubts = [each for each in reads.mutations_of_run(q, run.id) if each.status in UNCERTAIN]
+    if not doubts:
+        return needs("error", workflow.error, run.id, None, CAN_DO[run.status])
+    is_asked = doubts[0].status is MutationStatus.NEEDS_RECONCILE
+    wait = "The connector is being asked, so you may wait. " if is_asked else ""
+    return needs("unknown", workflow.error, run.id, doubts[0].id, f"{wait}{CAN_DO[RunStatus.PAUSED_RECONCILIATION]}")
 
 
 def _number(version: ScriptVersion) -> str:

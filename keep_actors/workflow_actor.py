@@ -26,7 +26,7 @@ from keep_actors.record import Record, patiently
 from keep_storage import reads
 from keep_storage.errors import Reason, Rejected, StorageUnavailable
 from keep_storage.ids import Millis
-from keep_storage.model import Handler, HandlerKind, Mutation, Phase, Run, ScriptVersion, Workflow
+from keep_storage.model import Handler, HandlerKind, Mutation, Phase, Run, ScriptVersion, Workflow, WorkflowStatus
 from keep_storage.operations import (
     ApproveMutation,
     CreateRetryRun,
@@ -78,6 +78,7 @@ class WorkflowActor(Actor[Message]):
         self._work_id: str | None = None
         """The run or errand that is under way beside the mailbox."""
         self._run: RunContext | None = None
+        self._repairing: anyio.CancelScope | None = None
         self._between: deque[Between] = deque()
         self._tasks: TaskGroup | None = None
 
@@ -105,6 +106,9 @@ class WorkflowActor(Actor[Message]):
                 await self._do(message)
             case Deploy() | Activate() | Approve():
                 self._between.append(message)
+                # A person's script does not wait for the proposal of a machine.
+                if self._repairing is not None:
+                    self._repairing.cancel()
             case Tick():
                 pass
             case _:
@@ -145,7 +149,7 @@ class WorkflowActor(Actor[Message]):
             message.fail(error)
 
     async def _deploy(self, message: Deploy) -> ScriptVersion:
-        found = await self._host.read(lambda q: _found(q, self.name, is_major=message.is_major))
+        found = await self._host.read(lambda q: _found(q, self.name))
         now = self._host.time.now()
         version_id, writes = deployment.operations_for(message, self.name, found, self._host.ids, now)
         await self._host.storage.apply(Together(writes))
@@ -160,10 +164,11 @@ class WorkflowActor(Actor[Message]):
 
     async def _approve(self, message: Approve) -> Mutation:
         """From here on the call may have been made, so it is made by a task that outlives this message."""
-        approve = ApproveMutation(message.approval_id, message.by, message.why)
-        mutation = await self._host.storage.apply(approve)
         workflow = await self._host.read(lambda q: reads.workflow(q, self.name))
         assert workflow is not None, "an approval is about a workflow"
+        if workflow.status is WorkflowStatus.ARCHIVED:
+            raise Rejected(Reason.WORKFLOW_STATUS_REFUSED, f"Workflow {workflow.name!r} is archived; it calls nothing.")
+        mutation = await self._host.storage.apply(ApproveMutation(message.approval_id, message.by, message.why))
         self._start_errand(mutation.id, lambda: make_approved_call(self._host, workflow, mutation))
         return mutation
 
@@ -237,7 +242,16 @@ class WorkflowActor(Actor[Message]):
         assert workflow.active_version_id is not None, "what failed was a script"
         assert maintainer is not None, "a repair is planned only if there is somebody to do it"
         script = await self._host.script(workflow.active_version_id)
-        self._start_errand(step.task_id, lambda: repair(self._host, maintainer, workflow, script))
+
+        async def errand() -> Writes:
+            with anyio.CancelScope() as self._repairing:
+                try:
+                    return await repair(self._host, maintainer, workflow, script)
+                finally:
+                    self._repairing = None
+            return ()
+
+        self._start_errand(step.task_id, errand)
 
     async def _reconcile(self, outlook: "Outlook") -> None:
         now, workflow = self._host.time.now(), outlook.snapshot.workflow
@@ -254,9 +268,14 @@ class WorkflowActor(Actor[Message]):
     def _start_errand(self, work_id: str, errand: Callable[[], Awaitable[Writes]]) -> None:
         async def carry_out() -> None:
             writes = await errand()
+            if not writes:
+                return
             try:
                 await patiently(lambda: self._advance(work_id, writes), self._host.time)
             except Rejected as error:
+                if error.reason is Reason.MUTATION_ALREADY_SETTLED:
+                    # A person who found out was quicker than the connector that was being asked.
+                    return
                 # A person may archive the workflow meanwhile: nobody needs the rest any more.
                 if error.reason is not Reason.WORKFLOW_STATUS_REFUSED:
                     raise
@@ -314,10 +333,11 @@ def _writes(outlook: Outlook, handler: Handler) -> int:
     return next(each.writes for each in outlook.snapshot.handlers if each.name == handler.name)
 
 
-def _found(q: Queries, workflow_id: str, *, is_major: bool) -> deployment.Found:
-    latest = reads.latest_version(q, workflow_id)
-    grants = reads.grants(q, workflow_id, latest.major) if latest is not None and not is_major else []
-    return deployment.Found(reads.workflow(q, workflow_id), latest, grants)
+def _found(q: Queries, workflow_id: str) -> deployment.Found:
+    workflow, latest = reads.workflow(q, workflow_id), reads.latest_version(q, workflow_id)
+    active = reads.version(q, workflow.active_version_id) if workflow and workflow.active_version_id else None
+    majors = {each.major for each in (active, latest) if each is not None}
+    return deployment.Found(workflow, active, latest, {each: reads.grants(q, workflow_id, each) for each in majors})
 
 
 def _wanted(q: Queries, workflow_id: str, number: tuple[int, int] | None) -> tuple[Workflow, ScriptVersion]:

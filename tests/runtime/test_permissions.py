@@ -1,5 +1,7 @@
 """What a workflow may call: granted at deploy, checked at every call, limited, taken back."""
 
+from typing import Any
+
 import pytest
 
 from keep_actors import DeployRefused, Grant, Keep, PermissionsNeeded, Rejected
@@ -254,3 +256,47 @@ async def lose_the_answer(work: object) -> object:
     assert callable(work)
     work()
     raise ConnectionError("the line is dead")
+
+
+async def test_no_grants_means_none_even_where_everything_is_accepted() -> None:
+    async with world(Fake(), grants="all") as box:
+        await box.keep.deploy(HIDDEN, grants=[])
+        assert await box.keep.grants("flow") == []
+
+
+async def test_a_permission_that_no_method_asks_for_is_a_slip_of_the_pen() -> None:
+    async with world(Fake(), grants="explicit") as box:
+        with pytest.raises(ValueError, match=r"fake\.ad'"):
+            await box.keep.deploy(HIDDEN, grants=["fake.ad"])
+        assert await box.keep.workflows() == []
+
+
+@pytest.mark.parametrize("wrong", [{"policy": "aks"}, {"per_run": 0}, {"per_day": -1}])
+async def test_a_grant_that_makes_no_sense_is_refused(wrong: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match="grant"):
+        Grant("fake.add", **wrong)
+
+
+async def test_another_permission_can_be_granted_while_a_call_waits_for_approval() -> None:
+    async with world(Fake()) as box:
+        await asked(box, "one")
+        await box.keep.grant("flow", "fake.search", by="ann")
+        assert len(await box.keep.approvals()) == 1
+
+
+async def test_an_archived_workflow_calls_nothing_that_is_approved_afterwards() -> None:
+    fake = Fake()
+    async with world(fake) as box:
+        approval_id = await asked(box, "one")
+        await box.keep.archive("flow")
+        with pytest.raises(Rejected, match="archived"):
+            await box.keep.approve(approval_id, by="ann")
+        assert fake.calls == []
+
+
+async def test_going_back_to_the_running_script_after_a_refused_proposal_is_no_new_version() -> None:
+    async with world(Fake()) as box:
+        await box.keep.deploy(PLAIN)
+        await box.keep.deploy(PLAIN + "\n")
+        await box.keep.rollback("flow", "1.0")
+        assert (await box.keep.deploy(PLAIN)).version == "1.0"

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import anyio
 import pytest
 
-from keep_actors import Policy
+from keep_actors import Policy, Rejected
 from keep_actors.maintenance import Proposal, RepairFailed, RepairTask
 from keep_storage.model import FailureClass
 from tests.runtime.fakes import Fake
@@ -213,3 +213,34 @@ async def test_a_repair_that_begins_to_change_the_outside_is_not_safe_whatever_i
     async with world(Fake(), maintainer=Mechanic(Proposal(script(mutate=MUTATE), "safe"))) as box:
         await run_one(box, harmless)
         assert await box.keep.proposal("flow") is not None
+
+
+async def test_a_repair_that_names_a_call_the_script_did_not_make_is_not_safe_whatever_it_says() -> None:
+    head = 'export default Keep.workflow({ name: "flow", topics: {}, jobs: { sweep: async (ctx) => {'
+    bold = 'await ctx.withItem("a", "A", async (ctx) => { await ctx.fake.add({ text: "a" }); });'
+    plain, broken, bold = head, "null.x; } } });", f"{bold} }} }} }});"
+    async with world(Fake(), maintainer=Mechanic(Proposal(plain + bold, "safe", "it sends now"))) as box:
+        await box.keep.deploy(plain + broken)
+        await box.settle()
+        proposed = await box.keep.proposal("flow")
+        assert proposed is not None
+        assert proposed.note == "it sends now"
+
+
+async def test_only_a_proposal_that_waits_can_be_refused() -> None:
+    async with world(Fake(), maintainer=Mechanic()) as box:
+        await run_one(box)
+        with pytest.raises(Rejected, match="No repair"):
+            await box.keep.refuse_repair("flow", by="ann", why="no")
+
+
+async def test_a_person_does_not_wait_for_a_maintainer_that_hangs() -> None:
+    fake = Fake()
+    async with world(fake, maintainer=Hanging()) as box:
+        await box.keep.deploy(BROKEN)
+        await box.publish("flow", "in", "one")
+        await box.quiet()
+        await box.keep.deploy(MENDED, by="ann")
+        await box.settle()
+        assert fake.texts == ["one"]
+        assert await box.statuses("flow", "in") == {"one": "consumed"}
