@@ -69,7 +69,8 @@ async def open(  # noqa: A001  # `keep_actors.open(...)` is how it is called
     ```
 
     What a dead process left behind is settled first. At the end, runs under way have `shutdown_grace_ms` to come to
-    theirs; what is cut off then, or at once when the block is cancelled, is settled by the next start. `":memory:"` keeps nothing.
+    theirs; what is cut off then, or at once when the block is cancelled, is settled by the next start. With the path
+    `":memory:"` nothing is kept.
 
     With `grants="declared"` a deployed script is granted what it names, with `"all"` everything; by default `deploy`
     wants to be told. `maintainer` repairs scripts; without one a person does. `sandbox` is `"jailed"` for every script
