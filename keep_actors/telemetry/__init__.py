@@ -1,0 +1,23 @@
+"""What a runtime tells those who operate it: spans, metrics, log lines. Never what a script or a connector says.
+
+Nothing here needs a library to be imported: `OpenTelemetry` and `PrometheusMetrics` ask for theirs when they are made.
+"""
+
+from keep_actors.telemetry.guard import Guarded, Wanted, chosen
+from keep_actors.telemetry.otel import OpenTelemetry
+from keep_actors.telemetry.prometheus import PrometheusMetrics, metrics_app
+from keep_actors.telemetry.protocol import NO_TELEMETRY, NoTelemetry, Span, Telemetry, Value
+
+__all__ = [
+    "NO_TELEMETRY",
+    "Guarded",
+    "NoTelemetry",
+    "OpenTelemetry",
+    "PrometheusMetrics",
+    "Span",
+    "Telemetry",
+    "Value",
+    "Wanted",
+    "chosen",
+    "metrics_app",
+]
