@@ -4,6 +4,7 @@ Nothing here needs a library to be imported: `OpenTelemetry` and `PrometheusMetr
 """
 
 from keep_actors.telemetry.guard import Guarded, Wanted, chosen
+from keep_actors.telemetry.logs import JsonFormatter, RunFilter, json_handler
 from keep_actors.telemetry.otel import OpenTelemetry
 from keep_actors.telemetry.prometheus import PrometheusMetrics, metrics_app
 from keep_actors.telemetry.protocol import NO_TELEMETRY, NoTelemetry, Span, Telemetry, Value
@@ -11,13 +12,16 @@ from keep_actors.telemetry.protocol import NO_TELEMETRY, NoTelemetry, Span, Tele
 __all__ = [
     "NO_TELEMETRY",
     "Guarded",
+    "JsonFormatter",
     "NoTelemetry",
     "OpenTelemetry",
     "PrometheusMetrics",
+    "RunFilter",
     "Span",
     "Telemetry",
     "Value",
     "Wanted",
     "chosen",
+    "json_handler",
     "metrics_app",
 ]
