@@ -41,6 +41,8 @@ class RunContext:
     calls: Counter[str] = field(default_factory=Counter)
     """How often each permission was used."""
     cost_micros: int = 0
+    trigger: str = ""
+    """Why it runs now: `event`, `wake`, `schedule` or `retry`."""
     event_was_skipped: bool = False
     """A person skipped an event of this workflow since the run began."""
 

@@ -44,7 +44,7 @@ async def make_approved_call(host: Host, workflow: Workflow, mutation: Mutation)
         params = method.decode_params(mutation.params)
     except ParamsError as error:
         return (FailMutation(mutation.id, error=f"{error}; nothing was sent."),)
-    outcome, _ = await outside.call(host.policy_of(workflow.name), method, params, mutation)
+    outcome, _ = await outside.call(host, host.policy_of(workflow.name), method, params, mutation)
     if isinstance(outcome, Happened):
         return (ApplyMutation(mutation.id, outcome.json_text),)
     failure, write = outside.what_followed(method, mutation, outcome)

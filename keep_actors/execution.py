@@ -20,6 +20,7 @@ from keep_actors.requests import Requests
 from keep_actors.results import Prepared, ResultError
 from keep_actors.sandbox_pool import Call
 from keep_actors.schedule import next_run_at
+from keep_actors.telemetry import names
 from keep_sandbox import Invocation, Request
 from keep_sandbox import Mutation as Issued
 from keep_sandbox.declaration import Consumer
@@ -42,6 +43,7 @@ _NO_MUTATION = '{"status":"none"}'
 
 _NOT_ADMITTED = frozenset({Reason.WORKFLOW_NOT_ACTIVE, Reason.WORKFLOW_HAS_ERROR, Reason.WORKFLOW_IN_MAINTENANCE})
 """The workflow was stopped before the run was in the file: nothing happened, and nothing is left of it."""
+_NOTHING_LEFT: Final = ("not_admitted", "")
 
 _CLASS_OF_REFUSAL: Final[Mapping[Reason, FailureClass]] = {
     Reason.RESERVATION_REPEATED: FailureClass.LOGIC,
@@ -71,19 +73,33 @@ class Execution:
 
     async def run(self) -> None:
         """Come to an end. What is raised is a bug of ours; what a script or a connector did is written down."""
-        async with self._host.turnstile.turn():
-            try:
-                self._check_connectors()
-                await self._carry_out()
-            except CannotGoOn as error:
-                await self._stop(error.failure, *error.first)
-            except Rejected as error:
-                if error.reason in _NOT_ADMITTED and not self._context.record.is_open:
-                    return
-                if error.reason not in _CLASS_OF_REFUSAL:
-                    raise
-                self._context.record.forget()
-                await self._stop(self._refused(error))
+        context, telemetry, began = self._context, self._host.telemetry, self._host.time.now()
+        known = {"workflow_id": context.workflow.id, "workflow": context.workflow.name, "run_id": context.run_id}
+        with telemetry.span(
+            names.RUN.name, **known, handler=context.handler, kind=context.kind, trigger=context.trigger
+        ) as span:
+            async with self._host.turnstile.turn():
+                status, failure = await self._to_its_end()
+            span.ends(status, failure)
+        counted = {"kind": context.kind, "workflow_id": context.workflow.id}
+        telemetry.count(names.RUNS.name, **counted, status=status, failure=failure)
+        telemetry.observe(names.RUN_MS.name, max(self._host.time.now() - began, 0), **counted)
+
+    async def _to_its_end(self) -> tuple[str, str]:
+        """Its status, and the class of failure if it has one."""
+        try:
+            self._check_connectors()
+            await self._carry_out()
+        except CannotGoOn as error:
+            return await self._stop(error.failure, *error.first)
+        except Rejected as error:
+            if error.reason in _NOT_ADMITTED and not self._context.record.is_open:
+                return _NOTHING_LEFT
+            if error.reason not in _CLASS_OF_REFUSAL:
+                raise
+            self._context.record.forget()
+            return await self._stop(self._refused(error))
+        return RunStatus.COMMITTED, ""
 
     def _check_connectors(self) -> None:
         """A runtime that was opened without a connector is not the script's mistake, and nothing to repair."""
@@ -209,6 +225,16 @@ class Execution:
 
     async def _invoke(self, stage: Stage, address: str, arguments: Json) -> Value | Issued:
         """Run one handler function. Returns its value, or in `mutate` the mutation it ended with."""
+        with self._host.telemetry.span(names.PHASE.name, phase=stage.name.lower()) as span:
+            try:
+                ended = await self._evaluate(stage, address, arguments)
+            except CannotGoOn as error:
+                span.ends("failed", error.failure.cls)
+                raise
+            span.ends("mutation" if isinstance(ended, Issued) else "returned")
+            return ended
+
+    async def _evaluate(self, stage: Stage, address: str, arguments: Json) -> Value | Issued:
         context = self._context
         invocation = Invocation(
             source=context.script.source,
@@ -257,8 +283,8 @@ class Execution:
         publishes, logs = tuple(context.publishes), self._logs()
         await context.record.save(CommitConsumer(context.run_id, publishes, state, logs, context.cost_micros))
 
-    async def _stop(self, failure: Failure, *first: Operation[Any]) -> None:
-        """End without a commit. The evidence goes with it."""
+    async def _stop(self, failure: Failure, *first: Operation[Any]) -> tuple[str, str]:
+        """End without a commit. The evidence goes with it. Returns how it stopped, and why."""
         context, now = self._context, self._host.time.now()
         stop = failures.stop_for(failure, self._failures_before, context.policy, now, self._host.rng)
         update = UpdateHandlerRunStatus(
@@ -269,12 +295,13 @@ class Execution:
             await context.record.save(*first, *last)
         except Rejected as error:
             if error.reason in _NOT_ADMITTED and not context.record.is_open:
-                return
+                return _NOTHING_LEFT
             if error.reason not in _CLASS_OF_REFUSAL:
                 raise
             # What it reserved cannot be had either; the first failure is still the one to tell.
             context.record.forget()
             await context.record.save(*first, *last)
+        return stop.status, stop.error.cls
 
     def _repair(self, failure: Failure) -> CreateMaintenanceTask:
         context = self._context

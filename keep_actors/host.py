@@ -15,6 +15,7 @@ from keep_actors.reading_actor import ReadingRef
 from keep_actors.record import patiently
 from keep_actors.sandbox_pool import SandboxPool
 from keep_actors.storage_actor import StorageRef
+from keep_actors.telemetry import NO_TELEMETRY, Telemetry
 from keep_actors.turnstile import Turnstile
 from keep_sandbox import Capabilities
 from keep_sandbox.declaration import Declaration, Inspection
@@ -70,6 +71,7 @@ class Host:
         policy: Policy,
         policies: Mapping[str, Policy],
         maintainer: Maintainer | None = None,
+        telemetry: Telemetry = NO_TELEMETRY,
     ) -> None:
         self.time = time
         self.rng = rng
@@ -79,6 +81,7 @@ class Host:
         self.pool = pool
         self.catalog = catalog
         self.turnstile = turnstile
+        self.telemetry = telemetry
         self.is_closing = False
         """Set at shutdown: runs come to their end, and no other begins."""
         self.is_closed = False

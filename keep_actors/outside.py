@@ -4,22 +4,28 @@ What a mutation did is known, known not to be, or unknown. Unknown is a result l
 the events stay held until somebody knows.
 """
 
-from typing import Any, assert_never
+from collections.abc import Awaitable
+from typing import Any, TypeVar, assert_never
 
 from keep_actors import reconcile
 from keep_actors.connectors import (
+    Answer,
     DidNotHappen,
+    Failed,
     Happened,
     Method,
     MutationCall,
     MutationOutcome,
     Params,
     ParamsError,
+    ReadOutcome,
     Unknown,
 )
 from keep_actors.context import CannotGoOn, RunContext
 from keep_actors.failures import Failure, logic
+from keep_actors.host import Host
 from keep_actors.policy import Policy
+from keep_actors.telemetry import names
 from keep_storage.model import FailureClass, Json, Mutation, MutationStatus
 from keep_storage.operations import (
     ApplyMutation,
@@ -31,6 +37,8 @@ from keep_storage.operations import (
     UpdateMutationStatus,
     UseGrant,
 )
+
+Outcome = TypeVar("Outcome", bound=ReadOutcome | MutationOutcome)
 
 _DAY_MS = 86_400_000
 
@@ -107,20 +115,61 @@ def _question(context: RunContext) -> AskFirst:
     return AskFirst(context.host.ids.new("apr"), now + lasts_ms if lasts_ms is not None else None)
 
 
-async def call(policy: Policy, method: Method, params: Params, mutation: Mutation) -> tuple[MutationOutcome, int]:
+async def call(
+    host: Host, policy: Policy, method: Method, params: Params, mutation: Mutation
+) -> tuple[MutationOutcome, int]:
     """Make the call that the ledger has as `in_flight`. Returns what came of it, and what it cost."""
     assert mutation.status is MutationStatus.IN_FLIGHT, "the ledger knows of a call before it is made"
     made = MutationCall.of(mutation, params.values)
-    outcome = await method.mutate(
-        params, made, policy.timeout_ms(method.full_name, method.timeout_ms, is_mutation=True)
+    timeout_ms = policy.timeout_ms(method.full_name, method.timeout_ms, is_mutation=True)
+    outcome = await watched(host, method, mutation.workflow_id, method.mutate(params, made, timeout_ms))
+    said, failure = _said(outcome)
+    host.telemetry.count(
+        names.MUTATIONS.name, method=method.full_name, outcome=said, failure=failure, workflow_id=mutation.workflow_id
     )
     return outcome, made.cost_micros
+
+
+async def watched(host: Host, method: Method, workflow_id: str, answer: Awaitable[Outcome]) -> Outcome:
+    """Wait for a connector, and tell the telemetry how long that took and how it ended."""
+    began = host.time.now()
+    with host.telemetry.span(names.CALL.name, method=method.full_name, access=method.kind) as span:
+        outcome = await answer
+        said, failure = _said(outcome)
+        span.ends(said, failure)
+    took_ms = max(host.time.now() - began, 0)
+    host.telemetry.observe(
+        names.CALL_MS.name,
+        took_ms,
+        method=method.full_name,
+        access=method.kind,
+        outcome=said,
+        workflow_id=workflow_id,
+    )
+    return outcome
+
+
+def _said(outcome: ReadOutcome | MutationOutcome) -> tuple[str, str]:
+    """How it ended, and the class of failure, in the words of the telemetry."""
+    match outcome:
+        case Answer():
+            return "answered", ""
+        case Failed():
+            return "failed", outcome.cls
+        case Happened():
+            return "happened", ""
+        case DidNotHappen():
+            return "did_not_happen", outcome.cls
+        case Unknown():
+            return "unknown", FailureClass.INDETERMINATE
+        case _:
+            assert_never(outcome)
 
 
 async def call_in_run(context: RunContext, method: Method, params: Params, mutation: Mutation) -> ApplyMutation:
     """Make the call for a run. Returns what has to be written if it happened; anything else ends the run."""
     with context.host.turnstile.outside():
-        outcome, cost_micros = await call(context.policy, method, params, mutation)
+        outcome, cost_micros = await call(context.host, context.policy, method, params, mutation)
     context.cost_micros += cost_micros
     if isinstance(outcome, Happened):
         return ApplyMutation(mutation.id, outcome.json_text)

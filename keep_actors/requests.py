@@ -14,7 +14,7 @@ from keep_actors.connectors import Failed, Method, ReadCall
 from keep_actors.context import CannotGoOn, RunContext
 from keep_actors.failures import Failure, logic
 from keep_actors.gate import Ask, Stage
-from keep_actors.outside import call_in_run, checked_params, counted, permitted, recorded
+from keep_actors.outside import call_in_run, checked_params, counted, permitted, recorded, watched
 from keep_sandbox import Request
 from keep_sandbox.limits import DEFAULT_LIMITS
 from keep_sandbox.outcomes import Kind
@@ -205,7 +205,7 @@ class Requests:
         call = ReadCall(workflow_id=context.workflow.id, run_id=context.run_id)
         timeout_ms = context.policy.timeout_ms(method.full_name, method.timeout_ms, is_mutation=False)
         with context.host.turnstile.outside():
-            outcome = await method.read(params, call, timeout_ms)
+            outcome = await watched(context.host, method, context.workflow.id, method.read(params, call, timeout_ms))
         context.cost_micros += call.cost_micros
         if isinstance(outcome, Failed):
             message = f"{context.handler}: {method.full_name}: {outcome.message}"

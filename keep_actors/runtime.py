@@ -24,6 +24,7 @@ from keep_actors.sandbox_pool.policy import PoolPolicy
 from keep_actors.sandbox_pool.pool import PoolMode
 from keep_actors.signal import Signal
 from keep_actors.storage_actor import StorageActor
+from keep_actors.telemetry import Wanted, chosen
 from keep_actors.turnstile import Turnstile
 from keep_actors.workflow_actor import WorkflowActor, recovery
 from keep_sandbox.limits import DEFAULT_LIMITS, TRUSTED_LIMITS, Limits
@@ -56,6 +57,7 @@ async def open(  # noqa: A001  # `keep_actors.open(...)` is how it is called
     pool_policy: PoolPolicy | None = None,
     runs_max: int = 64,
     restart: RestartPolicy | None = None,
+    telemetry: Wanted = None,
     shutdown_grace_ms: Millis = 10_000,
     time: Time | None = None,
     rng: random.Random | None = None,
@@ -74,11 +76,12 @@ async def open(  # noqa: A001  # `keep_actors.open(...)` is how it is called
 
     With `grants="declared"` a deployed script is granted what it names, with `"all"` everything; by default `deploy`
     wants to be told. `maintainer` repairs scripts; without one a person does. `sandbox` is `"jailed"` for every script
-    that is not trusted. `time` and `rng` are for tests.
+    that is not trusted. `telemetry` is one or several of `keep_actors.telemetry`, or `"auto"`: OpenTelemetry if it is
+    installed. `time` and `rng` are for tests.
 
     Raises what `Store.open` raises (`StorageOwned` when another runtime has the file), and `SandboxUnavailable`.
     """
-    catalog = Catalog(connectors)
+    catalog, telemetry = Catalog(connectors), chosen(telemetry)
     now = time or WallTime()
     async with AsyncExitStack() as stack:
         in_memory = os.fspath(path) == ":memory:"
@@ -94,7 +97,9 @@ async def open(  # noqa: A001  # `keep_actors.open(...)` is how it is called
             stack.push_async_callback(connector.close)
         committed, thread = Signal(), WorkerThread()
         services = Services(
-            StorageActor(store, mailbox_capacity=_UNBOUNDED, thread=thread, on_commit=committed.fire),
+            StorageActor(
+                store, mailbox_capacity=_UNBOUNDED, thread=thread, on_commit=committed.fire, telemetry=telemetry
+            ),
             # A database in memory is one connection: its reads and its writes take turns in one thread.
             ReadingActor(reader, mailbox_capacity=_UNBOUNDED, thread=thread if in_memory else None),
             now,
@@ -110,6 +115,7 @@ async def open(  # noqa: A001  # `keep_actors.open(...)` is how it is called
             policy=policy or Policy(),
             policies=policies or {},
             maintainer=maintainer,
+            telemetry=telemetry,
         )
         runtime = Runtime(host, services, committed, restart or RestartPolicy(), grants)
         async with runtime.running(shutdown_grace_ms) as keep:

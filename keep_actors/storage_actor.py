@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol, TypeVar
 
 from keep_actors.kernel import Actor, ActorRef, Question, Thread, WorkerThread
+from keep_actors.telemetry import NO_TELEMETRY, Telemetry, names
 from keep_storage.errors import StorageUnavailable
 from keep_storage.operations import Done, Operation, Outcome
 
@@ -63,6 +64,7 @@ class StorageActor(Actor[Apply[Any]]):
         mailbox_capacity: int = 10_000,
         thread: Thread | None = None,
         on_commit: Callable[[], None] | None = None,
+        telemetry: Telemetry = NO_TELEMETRY,
     ) -> None:
         super().__init__(name, mailbox_capacity=mailbox_capacity)
         assert batch_ops_max > 0, "a commit applies at least one operation"
@@ -72,6 +74,7 @@ class StorageActor(Actor[Apply[Any]]):
         self._batch_ops_max = batch_ops_max
         self._thread = thread or WorkerThread()
         self._on_commit = on_commit
+        self._telemetry = telemetry
 
     @property
     def ref(self) -> StorageRef:
@@ -90,6 +93,7 @@ class StorageActor(Actor[Apply[Any]]):
         assert len(outcomes) == len(batch), "the store owes one outcome per operation"
         self.commits += 1
         self.operations += len(batch)
+        self._telemetry.observe(names.COMMIT_OPERATIONS.name, len(batch))
         for apply, outcome in zip(batch, outcomes, strict=True):
             if isinstance(outcome, Done):
                 apply.answer(outcome.answer)

@@ -23,6 +23,7 @@ from keep_actors.messages import Activate, Advance, Approve, Between, Deploy, Do
 from keep_actors.permissions import Envelope, PermissionsNeeded, grants_of
 from keep_actors.plan import ExpireApprovals, Reconcile, Repair, Rest, StartRetry, StartRun, Step, plan
 from keep_actors.record import Record, patiently
+from keep_actors.telemetry import names
 from keep_storage import reads
 from keep_storage.errors import Reason, Rejected, StorageUnavailable
 from keep_storage.ids import Millis
@@ -84,14 +85,19 @@ class WorkflowActor(Actor[Message]):
 
     async def run(self) -> None:
         """Begin with recovery if the last incarnation crashed, then process messages. A run ends with its actor."""
-        async with anyio.create_task_group() as self._tasks:
-            if self._restarted:
-                await self._write(recovery(self.name))
-                await self._go_on()
-            await super().run()
-            self._tasks.cancel_scope.cancel()
+        self._host.telemetry.count(names.ACTIVE.name)
+        try:
+            async with anyio.create_task_group() as self._tasks:
+                if self._restarted:
+                    await self._write(recovery(self.name))
+                    await self._go_on()
+                await super().run()
+                self._tasks.cancel_scope.cancel()
+        finally:
+            self._host.telemetry.count(names.ACTIVE.name, -1)
 
     async def receive(self, message: Message) -> None:
+        self._host.telemetry.observe(names.MAILBOX_MESSAGES.name, len(self.mailbox))
         match message:
             case Advance():
                 # Of another id: the work of an incarnation that crashed. Recovery has settled it.
@@ -169,7 +175,7 @@ class WorkflowActor(Actor[Message]):
         if workflow.status is WorkflowStatus.ARCHIVED:
             raise Rejected(Reason.WORKFLOW_STATUS_REFUSED, f"Workflow {workflow.name!r} is archived; it calls nothing.")
         mutation = await self._host.storage.apply(ApproveMutation(message.approval_id, message.by, message.why))
-        self._start_errand(mutation.id, lambda: make_approved_call(self._host, workflow, mutation))
+        self._start_errand(workflow, mutation.id, "call", lambda: make_approved_call(self._host, workflow, mutation))
         return mutation
 
     async def _version(self, version_id: str) -> ScriptVersion:
@@ -232,7 +238,15 @@ class WorkflowActor(Actor[Message]):
             opening.append(CreateRun(run_id, session_id, handler.name, phase, _writes(outlook, handler)))
         record = Record(tuple(opening), partial(self._advance, run_id), self._host.time)
         self._run = RunContext(
-            self._host, workflow, script, handler.name, handler.kind, run_id, outlook.envelope, record
+            self._host,
+            workflow,
+            script,
+            handler.name,
+            handler.kind,
+            run_id,
+            outlook.envelope,
+            record,
+            trigger=step.trigger,
         )
         execution = Execution(self._run, handler.state, handler.failures, outlook.retried)
         self._start_beside(run_id, execution.run)
@@ -251,12 +265,12 @@ class WorkflowActor(Actor[Message]):
                     self._repairing = None
             return ()
 
-        self._start_errand(step.task_id, errand)
+        self._start_errand(workflow, step.task_id, "repair", errand)
 
     async def _reconcile(self, outlook: "Outlook") -> None:
         now, workflow = self._host.time.now(), outlook.snapshot.workflow
         due = await self._host.read(lambda q: reads.mutations_due(q, self.name, now))
-        self._start_errand(due[0].id, lambda: find_out(self._host, workflow, due[0]))
+        self._start_errand(workflow, due[0].id, "reconcile", lambda: find_out(self._host, workflow, due[0]))
 
     async def _expire(self) -> None:
         now = self._host.time.now()
@@ -265,23 +279,32 @@ class WorkflowActor(Actor[Message]):
 
     # Beside the mailbox.
 
-    def _start_errand(self, work_id: str, errand: Callable[[], Awaitable[Writes]]) -> None:
+    def _start_errand(
+        self, workflow: Workflow, work_id: str, what: str, errand: Callable[[], Awaitable[Writes]]
+    ) -> None:
         async def carry_out() -> None:
-            writes = await errand()
-            if not writes:
-                return
-            try:
-                await patiently(lambda: self._advance(work_id, writes), self._host.time)
-            except Rejected as error:
-                if error.reason is Reason.MUTATION_ALREADY_SETTLED:
-                    # A person who found out was quicker than the connector that was being asked.
-                    return
-                # A person may archive the workflow meanwhile: nobody needs the rest any more.
-                if error.reason is not Reason.WORKFLOW_STATUS_REFUSED:
-                    raise
-                await patiently(lambda: self._advance(work_id, still_true(writes)), self._host.time)
+            with self._host.telemetry.span(
+                names.ERRAND.name, workflow_id=workflow.id, workflow=workflow.name, errand=what
+            ) as span:
+                await self._write_down(work_id, await errand())
+                span.ends("done")
 
         self._start_beside(work_id, carry_out)
+
+    async def _write_down(self, work_id: str, writes: Writes) -> None:
+        """What an errand has found out; nothing, if it was dropped."""
+        if not writes:
+            return
+        try:
+            await patiently(lambda: self._advance(work_id, writes), self._host.time)
+        except Rejected as error:
+            if error.reason is Reason.MUTATION_ALREADY_SETTLED:
+                # A person who found out was quicker than the connector that was being asked.
+                return
+            # A person may archive the workflow meanwhile: nobody needs the rest any more.
+            if error.reason is not Reason.WORKFLOW_STATUS_REFUSED:
+                raise
+            await patiently(lambda: self._advance(work_id, still_true(writes)), self._host.time)
 
     def _start_beside(self, work_id: str, carry_out: Callable[[], Awaitable[None]]) -> None:
         async def work() -> None:
