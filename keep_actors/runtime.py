@@ -25,6 +25,7 @@ from keep_actors.sandbox_pool.pool import PoolMode
 from keep_actors.signal import Signal
 from keep_actors.storage_actor import StorageActor
 from keep_actors.telemetry import Wanted, chosen
+from keep_actors.telemetry.news import tell
 from keep_actors.turnstile import Turnstile
 from keep_actors.workflow_actor import WorkflowActor, recovery
 from keep_sandbox.limits import DEFAULT_LIMITS, TRUSTED_LIMITS, Limits
@@ -186,7 +187,8 @@ class Runtime:
 
     async def _recover(self) -> None:
         """Settle what a dead process left behind, look for what cannot be, and find out when everyone is due."""
-        await self._host.storage.apply(recovery())
+        settle = recovery()
+        tell(settle, await self._host.storage.apply(settle))
         await self._host.reading.read(assert_no_orphaned_reserved_events)
         for due in await self._host.reading.read(reads.agenda):
             self._clock.set(due.workflow_id, due.at)
@@ -207,7 +209,7 @@ class Runtime:
         why = f"The runtime keeps failing on this workflow, and has stopped it: {type(error).__name__}: {error}"
         halt = Together((*recovery(workflow_id).operations, HaltWorkflow(workflow_id, why)))
         try:
-            await patiently(lambda: self._host.storage.apply(halt), self._host.time)
+            tell(halt, await patiently(lambda: self._host.storage.apply(halt), self._host.time))
         except Rejected as refused:
             log.error("Workflow %s keeps failing and could not be stopped: %s", workflow_id, refused)
 

@@ -7,7 +7,7 @@ a person can pause or look while a call is pending, and there is never more than
 from collections import deque
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Any, Protocol, assert_never
+from typing import Any, Protocol, TypeVar, assert_never
 
 import anyio
 import msgspec
@@ -24,6 +24,8 @@ from keep_actors.permissions import Envelope, PermissionsNeeded, grants_of
 from keep_actors.plan import ExpireApprovals, Reconcile, Repair, Rest, StartRetry, StartRun, Step, plan
 from keep_actors.record import Record, patiently
 from keep_actors.telemetry import names
+from keep_actors.telemetry.logs import begin_work
+from keep_actors.telemetry.news import tell
 from keep_storage import reads
 from keep_storage.errors import Reason, Rejected, StorageUnavailable
 from keep_storage.ids import Millis
@@ -45,6 +47,8 @@ from keep_storage.operations import (
 )
 from keep_storage.reads import Snapshot
 from keep_storage.transaction import Queries
+
+T = TypeVar("T")
 
 
 class Home(Protocol):
@@ -85,6 +89,8 @@ class WorkflowActor(Actor[Message]):
 
     async def run(self) -> None:
         """Begin with recovery if the last incarnation crashed, then process messages. A run ends with its actor."""
+        # This task has the context of whoever sent the first message: perhaps a run of another workflow.
+        begin_work(self.name)
         self._host.telemetry.count(names.ACTIVE.name)
         try:
             async with anyio.create_task_group() as self._tasks:
@@ -102,7 +108,7 @@ class WorkflowActor(Actor[Message]):
             case Advance():
                 # Of another id: the work of an incarnation that crashed. Recovery has settled it.
                 if message.work_id == self._work_id:
-                    await self._apply(message, Together(message.operations))
+                    await self._advance_by(message)
                 return
             case Ended():
                 if message.work_id != self._work_id:
@@ -131,11 +137,15 @@ class WorkflowActor(Actor[Message]):
             return
         if isinstance(operation, SkipEvent) and self._run is not None:
             self._run.event_was_skipped = True
-        await self._apply(message, operation)
-
-    async def _apply(self, message: Do[Any] | Advance, operation: Operation[Any]) -> None:
         try:
-            message.answer(await self._host.storage.apply(operation))
+            message.answer(await self._written(operation))
+        except (Rejected, StorageUnavailable) as error:
+            message.fail(error)
+
+    async def _advance_by(self, message: Advance) -> None:
+        """What is news in it is told by the task that asked, which knows whose it is."""
+        try:
+            message.answer(await self._host.storage.apply(Together(message.operations)))
         except (Rejected, StorageUnavailable) as error:
             message.fail(error)
 
@@ -158,14 +168,14 @@ class WorkflowActor(Actor[Message]):
         found = await self._host.read(lambda q: _found(q, self.name))
         now = self._host.time.now()
         version_id, writes = deployment.operations_for(message, self.name, found, self._host.ids, now)
-        await self._host.storage.apply(Together(writes))
+        await self._written(Together(writes))
         return await self._version(version_id)
 
     async def _activate(self, message: Activate) -> ScriptVersion:
         workflow, version = await self._host.read(lambda q: _wanted(q, self.name, message.number))
         declaration = (await self._host.script(version.id)).declaration
         activate = deployment.activation(version.id, declaration, self._host.time.now())
-        await self._host.storage.apply(Together((activate, *deployment.after_activation(workflow, message.by))))
+        await self._written(Together((activate, *deployment.after_activation(workflow, message.by))))
         return version
 
     async def _approve(self, message: Approve) -> Mutation:
@@ -249,7 +259,7 @@ class WorkflowActor(Actor[Message]):
             trigger=step.trigger,
         )
         execution = Execution(self._run, handler.state, handler.failures, outlook.retried)
-        self._start_beside(run_id, execution.run)
+        self._start_beside(run_id, execution.run, run_id, handler.name)
 
     async def _repair(self, outlook: "Outlook", step: Repair) -> None:
         workflow, maintainer = outlook.snapshot.workflow, self._host.maintainer
@@ -306,8 +316,11 @@ class WorkflowActor(Actor[Message]):
                 raise
             await patiently(lambda: self._advance(work_id, still_true(writes)), self._host.time)
 
-    def _start_beside(self, work_id: str, carry_out: Callable[[], Awaitable[None]]) -> None:
+    def _start_beside(
+        self, work_id: str, carry_out: Callable[[], Awaitable[None]], run_id: str = "", handler: str = ""
+    ) -> None:
         async def work() -> None:
+            begin_work(self.name, run_id, handler)
             await carry_out()
             self.mailbox.put_first([Ended(work_id)])
 
@@ -321,10 +334,17 @@ class WorkflowActor(Actor[Message]):
         step = Advance(work_id, operations)
         self.mailbox.put_first([step])
         await step.wait()
-        return step.result()
+        answers = step.result()
+        tell(Together(operations), answers)
+        return answers
 
     async def _write(self, operation: Operation[Any]) -> None:
-        await patiently(lambda: self._host.storage.apply(operation), self._host.time)
+        await patiently(lambda: self._written(operation), self._host.time)
+
+    async def _written(self, operation: Operation[T]) -> T:
+        answer = await self._host.storage.apply(operation)
+        tell(operation, answer)
+        return answer
 
 
 class Outlook(msgspec.Struct, frozen=True):

@@ -1,0 +1,110 @@
+"""What of all that is written down is worth a line in the log: said once, when it is durable, and without its content.
+
+A message, a problem or a question may quote what a script or a service said, so none of them is here: the ids are, and
+`explain`, `attention` and `proposal` have the words.
+"""
+
+import logging
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from keep_storage.model import Mutation, MutationStatus, Run, RunStatus
+from keep_storage.operations import (
+    CreateMutation,
+    ExitMaintenanceMode,
+    HaltWorkflow,
+    HoldProposal,
+    NoteRepairAttempt,
+    Operation,
+    RecoverCrashedRuns,
+    Together,
+    UpdateHandlerRunStatus,
+    UpdateMutationStatus,
+)
+
+log = logging.getLogger("keep_actors.news")
+
+_UNKNOWN = frozenset({MutationStatus.NEEDS_RECONCILE, MutationStatus.INDETERMINATE})
+
+
+def tell(operation: Operation[Any], answer: Any) -> None:
+    """Log what is news in an operation that has been committed with this answer."""
+    if (teller := _NEWS.get(type(operation))) is not None:
+        teller(operation, answer)
+
+
+def _each(together: Together, answers: tuple[Any, ...]) -> None:
+    for operation, answer in zip(together.operations, answers, strict=True):
+        tell(operation, answer)
+
+
+def _run_stopped(_: UpdateHandlerRunStatus, run: Run) -> None:
+    place = f" at {run.error_place}" if run.error_place else ""
+    log.warning(
+        "Run %s of %r in workflow %s stopped: %s (%s)%s",
+        run.id,
+        run.handler,
+        run.workflow_id,
+        run.status,
+        run.error_class or "",
+        place,
+    )
+
+
+def _runs_recovered(_: RecoverCrashedRuns, runs: tuple[Run, ...]) -> None:
+    for run in runs:
+        which = f"Run {run.id} of {run.handler!r} in workflow {run.workflow_id} was cut off"
+        if run.status is RunStatus.PAUSED_RECONCILIATION:
+            log.error("%s in a call, and nobody knows whether that happened", which)
+        else:
+            log.warning("%s: %s", which, run.status)
+
+
+def _outcome_unknown(_: UpdateMutationStatus, mutation: Mutation) -> None:
+    if mutation.status in _UNKNOWN:
+        log.error(
+            "Nobody knows whether %s.%s happened: mutation %s of run %s is %s",
+            mutation.connector,
+            mutation.method,
+            mutation.id,
+            mutation.run_id,
+            mutation.status,
+        )
+
+
+def _approval_asked(operation: CreateMutation, mutation: Mutation) -> None:
+    # Inside an item the ledger may have known the call, and then nobody is asked.
+    if operation.ask_first is not None and mutation.status is MutationStatus.PENDING:
+        approval, call = operation.ask_first.approval_id, f"{mutation.connector}.{mutation.method}"
+        log.warning("Run %s asks a person whether it may call %s: %s", mutation.run_id, call, approval)
+
+
+def _halted(operation: HaltWorkflow, _: object) -> None:
+    log.error("Workflow %s is halted (%s) and waits for a person", operation.workflow_id, operation.cls)
+
+
+def _repair_proposed(operation: HoldProposal, _: object) -> None:
+    log.warning("A repair of workflow %s is proposed and waits for a person", operation.workflow_id)
+
+
+def _repair_failed(operation: NoteRepairAttempt, _: object) -> None:
+    what = "was refused by a person" if operation.by else "failed, or its proposal was refused"
+    log.warning("An attempt to repair workflow %s %s", operation.workflow_id, what)
+
+
+def _repair_activated(operation: ExitMaintenanceMode, _: object) -> None:
+    who = "a person" if operation.by_person else "the maintainer"
+    log.info("The repair of workflow %s by %s is activated", operation.workflow_id, who)
+
+
+_NEWS: Final[Mapping[type, Callable[[Any, Any], None]]] = {
+    Together: _each,
+    UpdateHandlerRunStatus: _run_stopped,
+    RecoverCrashedRuns: _runs_recovered,
+    UpdateMutationStatus: _outcome_unknown,
+    CreateMutation: _approval_asked,
+    HaltWorkflow: _halted,
+    HoldProposal: _repair_proposed,
+    NoteRepairAttempt: _repair_failed,
+    ExitMaintenanceMode: _repair_activated,
+}
