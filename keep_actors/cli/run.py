@@ -1,5 +1,6 @@
 """`keep run`: a runtime in a shell. Deploys scripts, shows the journal as it is written, ends in order when told to."""
 
+import logging
 import signal
 import sys
 from collections.abc import Callable
@@ -100,6 +101,8 @@ def run(
         raise click.UsageError(f"There is no {db} yet. Name a script to deploy: keep run FILE.js --db {db}")
     # As `python -m` does it: what lies in the folder that one is in can be imported.
     sys.path.insert(0, "")
+    # The journal that is shown here has it all.
+    logging.getLogger("keep_actors.news").setLevel(logging.CRITICAL)
     show = _as_json if as_json else _as_text
     try:
         connectors = [each for spec in specs for each in load(spec)] + (discover() if discovered else [])

@@ -24,7 +24,8 @@ from keep_storage.operations import (
 
 log = logging.getLogger("keep_actors.news")
 
-_UNKNOWN = frozenset({MutationStatus.NEEDS_RECONCILE, MutationStatus.INDETERMINATE})
+_UNKNOWN: Final = {MutationStatus.NEEDS_RECONCILE: logging.WARNING, MutationStatus.INDETERMINATE: logging.ERROR}
+"""The connector is asked, or a person is."""
 
 
 def tell(operation: Operation[Any], answer: Any) -> None:
@@ -61,8 +62,10 @@ def _runs_recovered(_: RecoverCrashedRuns, runs: tuple[Run, ...]) -> None:
 
 
 def _outcome_unknown(_: UpdateMutationStatus, mutation: Mutation) -> None:
-    if mutation.status in _UNKNOWN:
-        log.error(
+    is_checked_again = mutation.status is MutationStatus.NEEDS_RECONCILE and mutation.reconcile_attempts > 0
+    if (level := _UNKNOWN.get(mutation.status)) is not None and not is_checked_again:
+        log.log(
+            level,
             "Nobody knows whether %s.%s happened: mutation %s of run %s is %s",
             mutation.connector,
             mutation.method,
