@@ -6,6 +6,7 @@ Runs outside the mailbox, like a run. What came of it is returned as the operati
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from keep_actors import deployment, outside, reconcile
 from keep_actors.connectors import Happened, ParamsError
@@ -171,7 +172,7 @@ async def _judged(
     new_calls = {use.name for use in inspection.uses if kinds.get(use.name) == "mutation"} - set(script.uses)
     if new_calls or _needs_a_person(proposal, script.declaration, inspection.declaration, policy):
         return (add, HoldProposal(workflow.id, version_id, proposal.note))
-    activate = deployment.activation(version_id, inspection.declaration, host.time.now())
+    activate = replace(deployment.activation(version_id, inspection.declaration, host.time.now()), is_repair=True)
     return (add, activate, ExitMaintenanceMode(workflow.id, by="maintainer", by_person=False))
 
 

@@ -105,8 +105,8 @@ def exit_maintenance_mode(tx: Transaction, op: ExitMaintenanceMode, now: Millis)
         reject(Reason.WORKFLOW_NOT_IN_MAINTENANCE, f"Workflow {op.workflow_id!r} is not in maintenance.")
     failed = _failed_run(tx, workflow)
     rows.end_task(tx, workflow.id, now)
-    rows.forgive_failures(tx, workflow.id, now)
     if op.by_person:
+        rows.forgive_failures(tx, workflow.id, now)
         rows.forgive_repairs(tx, workflow.id, now)
     else:
         rows.count_repair(tx, failed, now)

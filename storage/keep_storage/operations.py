@@ -142,6 +142,8 @@ class ActivateScript(Operation[Workflow], frozen=True):
     handlers: tuple[HandlerSpec, ...]
     timezone: str | None = None
     """That of the workflow's schedules from now on; None: it stays."""
+    is_repair: bool = False
+    """Nobody but a machine has looked at it: how often the handlers have failed is not forgotten."""
 
 
 class GrantPermission(Operation[Grant], frozen=True):

@@ -117,8 +117,8 @@ def replace_topics(tx: Transaction, workflow_id: str, consumers: Iterable[tuple[
         tx.run("declare_topic", {"workflow_id": workflow_id, "name": name, "consumer": consumer})
 
 
-def replace_handlers(tx: Transaction, workflow_id: str, handlers: Iterable[Handler]) -> None:
-    tx.run("retire_handlers", {"workflow_id": workflow_id})
+def replace_handlers(tx: Transaction, workflow_id: str, handlers: Iterable[Handler], *, is_repair: bool) -> None:
+    tx.run("retire_handlers", {"workflow_id": workflow_id, "is_repair": is_repair})
     for handler in handlers:
         tx.run("declare_handler", as_params(handler))
 

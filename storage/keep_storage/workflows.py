@@ -97,7 +97,8 @@ def activate_script(tx: Transaction, op: ActivateScript, now: Millis) -> Change[
     consumers = _consumer_of_each_topic(op)
 
     rows.replace_topics(tx, workflow.id, consumers.items())
-    rows.replace_handlers(tx, workflow.id, (_handler(workflow.id, spec, now) for spec in op.handlers))
+    handlers = (_handler(workflow.id, spec, now) for spec in op.handlers)
+    rows.replace_handlers(tx, workflow.id, handlers, is_repair=op.is_repair)
     rows.mark_version_activated(tx, version.id, now)
     status = WorkflowStatus.READY if workflow.status is WorkflowStatus.DRAFT else workflow.status
     timezone = op.timezone or workflow.timezone

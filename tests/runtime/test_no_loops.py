@@ -116,8 +116,8 @@ async def test_a_workflow_that_fails_now_so_now_otherwise_is_bounded_too() -> No
         await box.publish("flow", "in", "one")
         for _ in range(200):
             await box.advance(MINUTE)
-        assert len(await box.keep.runs("flow")) == ATTEMPTS * (1 + BUDGET)
-        assert len(tinker.tasks) == BUDGET
+        assert len(await box.keep.runs("flow")) <= ATTEMPTS + BUDGET
+        assert 1 <= len(tinker.tasks) <= BUDGET
 
 
 async def answers_nothing(_: object) -> None:

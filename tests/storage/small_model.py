@@ -184,7 +184,8 @@ def activate_script(s: State, op: ops.ActivateScript, now: int) -> None:
         for key, row in s[table].items():
             if key[0] == workflow_id:
                 row["declared"] = False
-                row.update({"consumer": None} if table == "topics" else UNTRIED)
+                kept = {"failures": row["failures"]} if table == "handlers" and op.is_repair else {}
+                row.update({"consumer": None} if table == "topics" else UNTRIED | kept)
     for topic, reader in readers.items():
         known = s["topics"].get((workflow_id, topic), {"writes": 0})
         s["topics"][workflow_id, topic] = known | {"declared": True, "consumer": reader}
@@ -314,10 +315,8 @@ def exit_maintenance_mode(s: State, op: ops.ExitMaintenanceMode, now: int) -> No
     workflow = get(s, "workflows", op.workflow_id)
     must(workflow["maintenance"])
     workflow["maintenance"] = False
-    for handler in handlers_of(s, op.workflow_id):
-        handler |= NO_FAILURES
-        if op.by_person:
-            handler["repairs"] = 0
+    for handler in handlers_of(s, op.workflow_id) if op.by_person else ():
+        handler |= {"repairs": 0, **NO_FAILURES}
     if not op.by_person:
         failed_handler(s, op.workflow_id)["repairs"] += 1
     if task := open_task(s, op.workflow_id):

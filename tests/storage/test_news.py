@@ -413,3 +413,15 @@ def test_nobody_has_seen_more_than_there_is(world: World) -> None:
     world.publish("m1")
     run = world.model.create_run(world.name("run"), world.session(), "file", Phase.PREPARING, 99)
     assert run.seen == writes(world) == 1
+
+
+def test_a_repair_that_no_person_has_seen_does_not_forget_how_often_a_handler_failed(world: World) -> None:
+    run = world.start()
+    world.model.update_handler_run_status(run.id, RunStatus.FAILED_LOGIC)
+    version = world.workflow().active_version_id
+    assert version
+    world.model.activate_script(version, TOPICS, HANDLERS, is_repair=True)
+    world.model.exit_maintenance_mode(WORKFLOW, by_person=False)
+    assert backoff(world) == (1, None)
+    world.model.activate_script(version, TOPICS, HANDLERS)
+    assert backoff(world) == (0, None)

@@ -62,8 +62,10 @@ SELECT * FROM topics WHERE workflow_id = :workflow_id ORDER BY id;
 
 -- name: retire_handlers
 -- Before a new script declares its handlers: those it does not name again keep their state and never run. What the
--- old script saw and how often it failed says nothing about the new one.
-UPDATE handlers SET declared = 0, seen = NULL, failures = 0, retry_at = NULL WHERE workflow_id = :workflow_id;
+-- old script saw says nothing about the new one, and how often it failed neither, unless a machine has repaired it.
+UPDATE handlers SET declared = 0, seen = NULL, retry_at = NULL,
+    failures = CASE WHEN :is_repair = 1 THEN failures ELSE 0 END
+WHERE workflow_id = :workflow_id;
 
 -- name: declare_handler
 -- A handler of the active script. Its state stays; its next run stays where the schedule did.
