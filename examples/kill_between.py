@@ -1,10 +1,12 @@
-"""Kill a process between "the email was sent" and "it was recorded", start again, and see what is known.
+"""Kill a process between "it was done" and "it was recorded", start again, and see what is known.
 
-A child process takes an event, writes the call into the ledger, sends the "email" (a line in a file outside the
-database) and is killed with SIGKILL before it can record the answer. A second process opens the same database.
+An order is paid and confirmed by an automation. The first process is killed with SIGKILL when the bank has the payment:
+the bank can be asked. The second one is killed when the confirmation has left: a mail cannot be asked about, so a person
+is. What happened outside is counted in a file outside the database.
 Run it: `python examples/kill_between.py`.
 """
 
+import logging
 import os
 import signal
 import subprocess
@@ -12,78 +14,130 @@ import sys
 import tempfile
 from pathlib import Path
 
-from keep_storage import ExecutionModelManager, Ids, Rejected, Store, reads, wall_clock
-from keep_storage.model import HandlerKind, Phase, Resolver
-from keep_storage.operations import HandlerSpec, Publish, Reserve
+import anyio
 
-WORKFLOW = "wf_welcome"
+import keep_actors
+from keep_actors import Connector, MutationCall, mutation
+from keep_actors.connectors import Applied, NotApplied
+
+SCRIPT = """
+export default Keep.workflow({
+  name: "orders",
+  topics: { "order.new": {}, "order.paid": {} },
+  consumers: {
+    pay: Keep.consumer({
+      subscribe: ["order.new"],
+      async prepare(ctx) {
+        const [order] = await ctx.peek("order.new", { limit: 1 });
+        if (!order) return { reservations: [] };
+        return { reservations: [{ topic: "order.new", ids: [order.messageId] }], data: { id: order.messageId } };
+      },
+      async mutate(ctx, prepared) { await ctx.bank.pay({ order: prepared.data.id }); },
+      async next(ctx, prepared, paid) {
+        const { id } = prepared.data;
+        await ctx.publish("order.paid", { messageId: id, title: `Order ${id} is paid`, payload: paid.result });
+      },
+    }),
+    confirm: Keep.consumer({
+      subscribe: ["order.paid"],
+      async prepare(ctx) {
+        const [order] = await ctx.peek("order.paid", { limit: 1 });
+        if (!order) return { reservations: [] };
+        return { reservations: [{ topic: "order.paid", ids: [order.messageId] }], data: { id: order.messageId } };
+      },
+      async mutate(ctx, prepared) { await ctx.mail.send({ text: `Order ${prepared.data.id} is paid` }); },
+    }),
+  },
+});
+"""
 
 
-def deploy(model: ExecutionModelManager) -> None:
-    model.create_workflow(WORKFLOW, "Welcome new customers")
-    model.add_script_version("ver_1", WORKFLOW, 1, 0, "export default Keep.workflow({ … })")
-    model.activate_script("ver_1", ("customer.new",), (HandlerSpec("greet", HandlerKind.CONSUMER, ("customer.new",)),))
-    model.resume_workflow(WORKFLOW)
-    model.publish_events(WORKFLOW, (Publish("evt_1", "customer.new", "alice", "New customer: alice@example.com"),))
+class Outside:
+    """The world: a file that survives every process. `deadly` is the effect after which this process is killed."""
+
+    def __init__(self, path: Path, deadly: str) -> None:
+        self.path = path
+        self._deadly = deadly
+
+    def happened(self, what: str) -> list[str]:
+        """What there is of one kind."""
+        lines = self.path.read_text("utf-8").splitlines() if self.path.exists() else []
+        return [line for line in lines if line.startswith(what)]
+
+    def do(self, what: str, key: str) -> None:
+        """Something happens; and perhaps nobody lives to tell."""
+        with self.path.open("a", encoding="utf-8") as file:
+            file.write(f"{what} {key}\n")
+        if what == self._deadly:
+            os.kill(os.getpid(), signal.SIGKILL)
 
 
-def send_and_die(database: Path, outbox: Path) -> None:
-    """What the first process does. It never returns."""
-    store = Store.open(database)
-    model, ids = ExecutionModelManager(store), Ids(wall_clock)
-    deploy(model)
-    session = model.create_session(ids.new("ses"), WORKFLOW, "new customer")
-    run = model.create_run(ids.new("run"), session.id, "greet", Phase.PREPARING)
-    model.update_consumer_phase(run.id, Phase.PREPARED, (Reserve("customer.new", ("alice",)),), "{}", "Greet Alice")
-    model.update_consumer_phase(run.id, Phase.MUTATING)
-    call = ("gmail", "send", '{"to":"alice@example.com"}')
-    model.create_mutation(ids.new("mut"), run.id, *call, idempotency_key=run.id, reconcilable=False, send=True)
-    with outbox.open("a") as mail:
-        mail.write("To: alice@example.com\n")
-    os.kill(os.getpid(), signal.SIGKILL)
+class Bank(Connector):
+    name = "bank"
+
+    def __init__(self, outside: Outside) -> None:
+        self._outside = outside
+
+    @mutation(risk="high")
+    async def pay(self, order: str, call: MutationCall) -> str:
+        self._outside.do("payment", call.idempotency_key)
+        return f"paid {order}"
+
+    @pay.reconcile
+    async def find(self, call: MutationCall) -> Applied | NotApplied:
+        found = any(call.idempotency_key in line for line in self._outside.happened("payment"))
+        return Applied(f"paid {call.params['order']}") if found else NotApplied()
 
 
-def start_again(database: Path, outbox: Path) -> None:
-    """What the second process finds, and what a person does about it."""
-    with Store.open(database) as store:
-        model, q, ids = ExecutionModelManager(store), store.queries(), Ids(wall_clock)
-        [run] = model.recover_crashed_runs()
-        [mutation] = reads.unsettled_mutations(q, WORKFLOW)
-        [event] = reads.events(q, WORKFLOW, "customer.new")
-        print(f"run        {run.status}")
-        print(f"mutation   {mutation.connector}.{mutation.method} {mutation.params} is {mutation.status}")
-        print(f"event      {event.title!r} is {event.status}")
-        try:
-            model.create_run(ids.new("run"), model.create_session(ids.new("ses"), WORKFLOW).id, "greet")
-        except Rejected as refusal:
-            print(f"new run    refused: {refusal}")
+class Mail(Connector):
+    name = "mail"
 
-        print("\nA person looks into the outbox, and says: it happened.\n")
-        model.apply_mutation(mutation.id, '{"messageId":1}', Resolver.USER_ASSERT_APPLIED, by="you")
-        session = reads.open_session(q, WORKFLOW)
-        assert session, "the refused run left its session open"
-        retry = model.create_retry_run(ids.new("run"), run.id, session.id)
-        model.commit_consumer(retry.id)
-        model.finish_session(session.id)
-        [event] = reads.events(q, WORKFLOW, "customer.new")
-        print(f"event      {event.title!r} is {event.status}")
-        print(f"emails     {len(outbox.read_text().splitlines())}")
-        print("\nWhat happened, from the journal:")
-        for entry in reads.journal(q, workflow_id=WORKFLOW, after=5):
-            print(f"  {entry.operation:<26} {entry.changed}")
+    def __init__(self, outside: Outside) -> None:
+        self._outside = outside
+
+    @mutation(check_hint="Look into the outbox.")
+    async def send(self, text: str, call: MutationCall) -> None:
+        self._outside.do("mail", f"{call.idempotency_key} {text}")
+
+
+async def live(folder: Path, deadly: str) -> None:
+    """One life of the runtime. With something deadly in its way it does not return."""
+    outside = Outside(folder / "outside.txt", deadly)
+    async with keep_actors.open(folder / "keep.db", connectors=[Bank(outside), Mail(outside)]) as keep:
+        await keep.deploy(SCRIPT, grants="declared")
+        await keep.publish("orders", "order.new", message_id="7", title="Order 7")
+        await keep.wait_idle()
+        known = {"applied": "the bank was asked: it has it", "indeterminate": "nobody knows"}
+        for output in reversed(await keep.outputs("orders")):
+            print(f"  {output.call:<10} {output.status}: {known[output.status]}")
+        for question in await keep.unknowns():
+            print(f"  asked      Did {question.call} {question.params} happen? {question.how_to_check}")
+            sent = bool(outside.happened("mail"))
+            await keep.resolve(question.mutation_id, "happened" if sent else "did_not_happen", by="ann")
+            print(f"  ann        {'It happened.' if sent else 'It did not happen.'}")
+            await keep.wait_idle()
+            [paid] = await keep.events("orders", "order.paid")
+            print(f"  event      {paid.title!r} is {paid.status}")
 
 
 def main() -> None:
-    with tempfile.TemporaryDirectory() as folder:
-        database, outbox = Path(folder, "keep.db"), Path(folder, "outbox.txt")
-        child = subprocess.run([sys.executable, __file__, str(database), str(outbox)], check=False)
+    # What is logged in a life (that a run was cut off, that an outcome is unknown) is told here in its own words.
+    logging.disable(logging.CRITICAL)
+    if len(sys.argv) > 1:
+        anyio.run(live, Path(sys.argv[1]), sys.argv[2])
+        return
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        outside = Outside(folder / "outside.txt", "nothing")
+        for number, deadly, words in ((1, "payment", "the bank had the payment"), (2, "mail", "the mail had left")):
+            died = subprocess.run([sys.executable, __file__, name, deadly], check=False).returncode
+            print(f"Process {number} was killed (exit {died}) after {words}, before that was recorded.")
+        print("Process 3 finds:", flush=True)
+        subprocess.run([sys.executable, __file__, name, "nothing"], check=True)
         print(
-            f"The first process sent {len(outbox.read_text().splitlines())} email and died (exit {child.returncode}).\n"
+            f"What happened outside: {len(outside.happened('payment'))} payment, {len(outside.happened('mail'))} mail."
         )
-        start_again(database, outbox)
 
 
 if __name__ == "__main__":
-    if len(sys.argv) == 3:
-        send_and_die(Path(sys.argv[1]), Path(sys.argv[2]))
     main()
