@@ -1,8 +1,8 @@
 """Kill a process between "it was done" and "it was recorded", start again, and see what is known.
 
 An order is paid and confirmed by an automation. The first process is killed with SIGKILL when the bank has the payment:
-the bank can be asked. The second one is killed when the confirmation has left: a mail cannot be asked about, so a person
-is. What happened outside is counted in a file outside the database.
+the bank can be asked. The second one is killed when the confirmation has left: a mail cannot be asked about, so a
+person is. What happened outside is counted in a file outside the database.
 Run it: `python examples/kill_between.py`.
 """
 
