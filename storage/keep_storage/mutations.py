@@ -9,7 +9,7 @@ from typing import NoReturn
 from msgspec.structs import replace
 
 from keep_storage import rows, runs, workflows
-from keep_storage.errors import Reason, reject
+from keep_storage.errors import Reason, reject, storable
 from keep_storage.ids import Millis
 from keep_storage.journal import Change, changed
 from keep_storage.model import (
@@ -223,7 +223,7 @@ def update_mutation_status(tx: Transaction, op: UpdateMutationStatus, now: Milli
         labelled,
         mutation.workflow_id,
         mutation.run_id,
-        op.why or op.error,
+        op.why or storable(op.error),
         mutation=mutation.id,
         mutation_status=[mutation.status, op.status],
         by=op.by,
@@ -241,7 +241,7 @@ def label(
         mutation,
         status=status,
         version=mutation.version + 1,
-        error=error or mutation.error,
+        error=storable(error) or mutation.error,
         attempts=mutation.attempts + int(starts),
         reconcile_attempts=0 if asked_to_try_again else mutation.reconcile_attempts + int(checked_again),
         next_reconcile_at=_due(status, next_reconcile_at, now),
@@ -347,7 +347,7 @@ def settled_as(
         status=status,
         version=mutation.version + 1,
         result=result,
-        error=error or mutation.error,
+        error=storable(error) or mutation.error,
         next_reconcile_at=None,
         resolved_by=resolver,
         resolved_at=now,

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from keep_actors import Policy, Rejected
-from keep_actors.connectors import Retry
+from keep_actors.connectors import PreconditionFailed, Retry, Transient
 from keep_actors.policy import Backoff
 from keep_storage.model import MutationStatus
 from tests.runtime.fakes import Fake, Work, applies_and_raises, fails
@@ -241,3 +241,23 @@ async def test_without_its_connector_the_question_is_still_there(tmp_path: Path)
     async with world(path=tmp_path / "keep.db") as box:
         [asked] = await box.keep.unknowns()
         assert (asked.call, asked.target, asked.how_to_check) == ("fake.add", '{"text":"one"}', "")
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        (Transient("\ud800"), "paused:transient"),
+        (PreconditionFailed("\ud800"), "paused:approval"),
+        (ValueError("\ud800"), "paused:reconciliation"),
+    ],
+    ids=lambda each: type(each).__name__ if isinstance(each, Exception) else each,
+)
+async def test_words_that_no_database_keeps_do_not_keep_what_is_known_out_of_it(
+    error: Exception, expected: str
+) -> None:
+    fake = Fake()
+    fake.plan("put", fails(error))
+    fake.plan("reconcile", fails(Transient("\udfff")))
+    async with world(fake) as box:
+        await start(box)
+        assert [run.status for run in await box.keep.runs("flow")] == [expected]
