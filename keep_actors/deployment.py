@@ -6,9 +6,11 @@ from typing import Any
 import msgspec
 
 from keep_actors import permissions
+from keep_actors.host import Declared
 from keep_actors.messages import Deploy
 from keep_actors.permissions import Envelope, Grant, PermissionsNeeded
 from keep_actors.policy import Policy
+from keep_actors.record import Writes
 from keep_actors.schedule import ScheduleError, next_run_at, zone
 from keep_sandbox.declaration import PROBLEMS_SHOWN_MAX, Code, Declaration, Inspection, Problem, Scheduled
 from keep_storage.ids import Ids, Millis
@@ -25,8 +27,6 @@ from keep_storage.operations import (
     ResumeWorkflow,
 )
 
-Writes = tuple[Operation[Any], ...]
-
 
 class DeployRefused(Exception):
     """The script was not deployed, and nothing changed. `problems` says what is wrong and where, with hints."""
@@ -39,10 +39,8 @@ class DeployRefused(Exception):
         self.count = count
 
 
-def checked(
-    inspection: Inspection, methods: Collection[str], timezone: str, policy: Policy, now: Millis
-) -> Declaration:
-    """The declaration, if nothing is wrong with the script. Raises `DeployRefused` with every problem."""
+def checked(inspection: Inspection, methods: Collection[str], timezone: str, policy: Policy, now: Millis) -> Declared:
+    """What the script declares, if nothing is wrong with it. Raises `DeployRefused` with every problem."""
     problems = list(inspection.problems)
     count = inspection.problem_count
     declaration = inspection.declaration
@@ -57,7 +55,7 @@ def checked(
         problems, count = [*problems, *found], count + len(found)
     if problems or declaration is None:
         raise DeployRefused(problems[:PROBLEMS_SHOWN_MAX], count)
-    return declaration
+    return Declared.of(inspection)
 
 
 class Found(msgspec.Struct, frozen=True):

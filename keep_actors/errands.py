@@ -1,9 +1,7 @@
-"""What a workflow has done outside beside its runs: a call that was approved, a script that is to be repaired.
+"""What a workflow does beside its runs: a call that was approved, an outcome to find out, a script to repair.
 
 Runs outside the mailbox, like a run. What came of it is returned as the operations that write it down.
 """
-
-from typing import Any
 
 import msgspec
 from msgspec.structs import replace
@@ -15,9 +13,10 @@ from keep_actors.host import Declared, Host, Script
 from keep_actors.maintenance import Maintainer, MethodInfo, Proposal, RepairFailed, RepairTask, problems_of
 from keep_actors.permissions import Envelope
 from keep_actors.policy import Policy
+from keep_actors.record import Writes
 from keep_sandbox.declaration import Declaration
 from keep_storage import reads
-from keep_storage.model import FailureClass, Json, MaintenanceTask, Mutation, Run, RunStatus, ScriptVersion, Workflow
+from keep_storage.model import FailureClass, MaintenanceTask, Mutation, Run, RunStatus, ScriptVersion, Workflow
 from keep_storage.operations import (
     AddScriptVersion,
     ApplyMutation,
@@ -26,13 +25,10 @@ from keep_storage.operations import (
     HaltWorkflow,
     HoldProposal,
     NoteRepairAttempt,
-    Operation,
     RunError,
     UpdateHandlerRunStatus,
 )
 from keep_storage.transaction import Queries
-
-Writes = tuple[Operation[Any], ...]
 
 
 async def make_approved_call(host: Host, workflow: Workflow, mutation: Mutation) -> Writes:
@@ -71,12 +67,10 @@ async def find_out(host: Host, workflow: Workflow, mutation: Mutation) -> Writes
 
 
 class _Evidence(msgspec.Struct):
-    handler: str = ""
     error: str = ""
     place: str = ""
     logs: list[str] = []
     requests: list[str] = []
-    prepare_result: Json | None = None
 
 
 class _Failure(msgspec.Struct):

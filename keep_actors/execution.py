@@ -16,6 +16,7 @@ from keep_actors.context import CannotGoOn, RunContext
 from keep_actors.failures import Failure, logic
 from keep_actors.gate import Ask, Stage, refusal
 from keep_actors.outside import call_in_run, checked_params, permitted, recorded
+from keep_actors.record import Writes
 from keep_actors.requests import Requests
 from keep_actors.results import Prepared, ResultError
 from keep_actors.sandbox_pool import Call
@@ -27,7 +28,7 @@ from keep_sandbox.declaration import Consumer
 from keep_sandbox.outcomes import Terminal, Value
 from keep_storage.errors import Reason, Rejected
 from keep_storage.ids import Millis
-from keep_storage.model import FailureClass, HandlerKind, Json, Phase, Run, RunStatus
+from keep_storage.model import FailureClass, HandlerKind, Json, MutationOutcome, Phase, Run, RunStatus
 from keep_storage.operations import (
     CommitConsumer,
     CommitJob,
@@ -37,9 +38,7 @@ from keep_storage.operations import (
     UpdateConsumerPhase,
     UpdateHandlerRunStatus,
 )
-from keep_storage.outcomes import mutation_result_for_next
-
-_NO_MUTATION = '{"status":"none"}'
+from keep_storage.outcomes import mutation_result, mutation_result_for_next
 
 _NOT_ADMITTED = frozenset({Reason.WORKFLOW_NOT_ACTIVE, Reason.WORKFLOW_HAS_ERROR, Reason.WORKFLOW_IN_MAINTENANCE})
 """The workflow was stopped before the run was in the file: nothing happened, and nothing is left of it."""
@@ -144,7 +143,7 @@ class Execution:
                 return
             self._note_phase(Phase.MUTATED)
         self._note_phase(Phase.EMITTING)
-        await self._commit_consumer(await self._next(prepared.text, _NO_MUTATION))
+        await self._commit_consumer(await self._next(prepared.text, mutation_result(MutationOutcome.NONE)))
 
     # The phases of a consumer.
 
@@ -183,13 +182,10 @@ class Execution:
         if not self._consumer_declared.next:
             context.record.note(*outcome)
             return None
-        return await self._next_while_saving(
-            prepared.text, f'{{"status":"applied","result":{applied.result}}}', outcome
-        )
+        told = mutation_result(MutationOutcome.SUCCESS, applied.result)
+        return await self._next_while_saving(prepared.text, told, outcome)
 
-    async def _next_while_saving(
-        self, prepared: Json, mutation_result: Json, outcome: tuple[Operation[Any], ...]
-    ) -> Json | None:
+    async def _next_while_saving(self, prepared: Json, mutation_result: Json, outcome: Writes) -> Json | None:
         """What happened outside is written at once, whatever `next` does."""
         ended: list[Json | CannotGoOn | None] = []
 

@@ -13,7 +13,7 @@ from anyio.lowlevel import checkpoint
 
 from keep_actors import deployment, permissions
 from keep_actors.escalation import Verdict
-from keep_actors.host import Declared, Host
+from keep_actors.host import Host
 from keep_actors.keep_reads import KeepReads, version_number
 from keep_actors.kernel import Clock, Directory
 from keep_actors.messages import Activate, Approve, Deploy, Do, Message
@@ -107,14 +107,14 @@ class Keep(KeepReads):
         inspection = await host.pool.inspect(source, host.catalog.kinds())
         name = (inspection.declaration.name if inspection.declaration else None) or ""
         now, policy = host.time.now(), host.policy_of(name)
-        deployment.checked(inspection, host.catalog.methods, timezone or "UTC", policy, now)
+        declared = deployment.checked(inspection, host.catalog.methods, timezone or "UTC", policy, now)
         needed = permissions.needed((use.name for use in inspection.uses), host.catalog)
         accepted = self._accepted if grants is None else grants
         named = [] if isinstance(accepted, str) else [permissions.as_grant(each) for each in accepted]
         permissions.check_known(named, host.catalog)
         message = Deploy(
             source,
-            Declared.of(inspection),
+            declared,
             needed=needed,
             grants=named,
             accepted=self._accepts(accepted, needed),

@@ -37,6 +37,7 @@ from keep_storage.operations import (
     UpdateMutationStatus,
     UseGrant,
 )
+from keep_storage.outcomes import in_doubt
 
 Outcome = TypeVar("Outcome", bound=ReadOutcome | MutationOutcome)
 
@@ -208,10 +209,8 @@ def what_followed(
             failure = Failure(outcome.cls, message, retry_after_ms=outcome.retry_after_ms)
             return failure, FailMutation(mutation.id, error=message)
         case Unknown():
-            # The connector is asked if it can tell, and a person if it cannot.
-            status = MutationStatus.NEEDS_RECONCILE if mutation.reconcilable else MutationStatus.INDETERMINATE
             doubt = f"Mutation outcome uncertain: {message}"
             failure = Failure(FailureClass.INDETERMINATE, doubt)
-            return failure, UpdateMutationStatus(mutation.id, status, error=doubt)
+            return failure, UpdateMutationStatus(mutation.id, in_doubt(mutation), error=doubt)
         case _:
             assert_never(outcome)

@@ -16,7 +16,10 @@ T = TypeVar("T")
 
 log = logging.getLogger("keep_actors")
 
-Advance = Callable[[tuple[Operation[Any], ...]], Awaitable[tuple[Any, ...]]]
+Writes = tuple[Operation[Any], ...]
+"""What has to be written, together and in this order."""
+
+Advance = Callable[[Writes], Awaitable[tuple[Any, ...]]]
 
 _RETRY_FIRST_MS = 250
 _RETRY_CAP_MS = 30_000
@@ -37,7 +40,7 @@ async def patiently(work: Callable[[], Awaitable[T]], time: Time) -> T:
 class Record:
     """The operations of one run, in order. `opening` creates the run, in one piece with whatever is written first."""
 
-    def __init__(self, opening: tuple[Operation[Any], ...], advance: Advance, time: Time) -> None:
+    def __init__(self, opening: Writes, advance: Advance, time: Time) -> None:
         self._opening = opening
         self._unsaved: list[Operation[Any]] = []
         self._advance = advance

@@ -15,14 +15,14 @@ from anyio.abc import TaskGroup
 
 from keep_actors import deployment
 from keep_actors.context import RunContext
-from keep_actors.errands import Writes, find_out, make_approved_call, repair, still_true
+from keep_actors.errands import find_out, make_approved_call, repair, still_true
 from keep_actors.execution import Execution
 from keep_actors.host import Host
 from keep_actors.kernel import Actor
 from keep_actors.messages import Activate, Advance, Approve, Between, Deploy, Do, Ended, Message, Tick
 from keep_actors.permissions import Envelope, PermissionsNeeded, grants_of
 from keep_actors.plan import ExpireApprovals, Reconcile, Repair, Rest, StartRetry, StartRun, Step, plan
-from keep_actors.record import Record, patiently
+from keep_actors.record import Record, Writes, patiently
 from keep_actors.telemetry import names
 from keep_actors.telemetry.logs import begin_work
 from keep_actors.telemetry.news import tell
@@ -329,7 +329,7 @@ class WorkflowActor(Actor[Message]):
         self._work_id = work_id
         self._tasks.start_soon(work)
 
-    async def _advance(self, work_id: str, operations: tuple[Operation[Any], ...]) -> tuple[Any, ...]:
+    async def _advance(self, work_id: str, operations: Writes) -> tuple[Any, ...]:
         """Called beside the mailbox. These steps go first: they are one at a time, and others may fill the mailbox."""
         step = Advance(work_id, operations)
         self.mailbox.put_first([step])

@@ -1,6 +1,6 @@
-"""What `next` is told about the mutation. Pure."""
+"""What a mutation's outcome means for others: what `next` is told, and who can still find out. Pure."""
 
-from keep_storage.model import Json, MutationOutcome, Run
+from keep_storage.model import Json, Mutation, MutationOutcome, MutationStatus, Run
 
 
 def mutation_result_for_next(run: Run) -> Json:
@@ -8,12 +8,22 @@ def mutation_result_for_next(run: Run) -> Json:
 
     The outcome decides, not the phase: a retry is given exactly what the run it continues was given.
     """
-    match run.mutation_outcome:
+    return mutation_result(run.mutation_outcome, run.mutation_result)
+
+
+def mutation_result(outcome: MutationOutcome, result: Json | None = None) -> Json:
+    """The same, for who knows the outcome and need not read the run."""
+    match outcome:
         case MutationOutcome.SUCCESS:
-            return f'{{"status":"applied","result":{run.mutation_result}}}'
+            return f'{{"status":"applied","result":{result}}}'
         case MutationOutcome.SKIPPED:
             return '{"status":"skipped"}'
         case MutationOutcome.NONE:
             return '{"status":"none"}'
         case MutationOutcome.FAILURE:
             raise AssertionError("`next` never runs after a failed mutation")
+
+
+def in_doubt(mutation: Mutation) -> MutationStatus:
+    """What a call is when nobody knows whether it happened: a question to its connector, or to a person."""
+    return MutationStatus.NEEDS_RECONCILE if mutation.reconcilable else MutationStatus.INDETERMINATE

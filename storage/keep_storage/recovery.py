@@ -27,6 +27,7 @@ from keep_storage.operations import (
     RunError,
     UpdateMutationStatus,
 )
+from keep_storage.outcomes import in_doubt
 from keep_storage.transaction import Queries, Transaction
 from keep_storage.transitions import UNCERTAIN
 
@@ -80,8 +81,7 @@ def _admit_not_knowing(tx: Transaction, mutation: Mutation, entries: list[Entry]
     """A call in flight becomes a question: to the connector if it can check, else to a person."""
     if mutation.status is not MutationStatus.IN_FLIGHT:
         return
-    status = MutationStatus.NEEDS_RECONCILE if mutation.reconcilable else MutationStatus.INDETERMINATE
-    doubt = UpdateMutationStatus(mutation.id, status, _UNCERTAIN.message)
+    doubt = UpdateMutationStatus(mutation.id, in_doubt(mutation), _UNCERTAIN.message)
     entries.extend(mutations.update_mutation_status(tx, doubt, now).entries)
 
 
