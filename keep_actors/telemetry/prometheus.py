@@ -80,7 +80,7 @@ def metrics_app(metrics: PrometheusMetrics, keep: "Callable[[], Keep] | None" = 
 
     async def app(scope: Scope, _: object, send: Callable[[Scope], Awaitable[None]]) -> None:
         if scope["type"] != "http":
-            raise NotImplementedError(f"metrics are served over http, not {scope['type']}")
+            raise ValueError(f"metrics are served over http, not {scope['type']}")
         if keep is not None:
             waiting = float("nan")
             with attempt():  # a runtime that has ended cannot say
