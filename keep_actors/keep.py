@@ -5,14 +5,14 @@ reason, and then nothing changed.
 """
 
 from collections.abc import Callable, Iterable
-from typing import TypeVar, assert_never
+from typing import TypeVar
 
 import anyio
 import msgspec
 from anyio.lowlevel import checkpoint
 
 from keep_actors import deployment, permissions
-from keep_actors.escalation import Verdict
+from keep_actors.escalation import Verdict, operation_for
 from keep_actors.host import Host
 from keep_actors.keep_reads import KeepReads, version_number
 from keep_actors.kernel import Clock, Directory
@@ -21,13 +21,10 @@ from keep_actors.permissions import Accepted, Grant, Needed
 from keep_actors.signal import Signal
 from keep_storage import reads
 from keep_storage.errors import Reason, Rejected
-from keep_storage.ids import Millis
-from keep_storage.model import Event, FailureClass, Item, Mutation, MutationStatus, Resolver, ScriptVersion, Workflow
+from keep_storage.model import Event, FailureClass, Item, Mutation, ScriptVersion, Workflow
 from keep_storage.operations import (
-    ApplyMutation,
     ArchiveWorkflow,
     ClearWorkflowError,
-    FailMutation,
     NoteRepairAttempt,
     Operation,
     PauseWorkflow,
@@ -40,9 +37,7 @@ from keep_storage.operations import (
     RunNow,
     SkipEvent,
     SkipItem,
-    SkipMutation,
     Together,
-    UpdateMutationStatus,
 )
 
 T = TypeVar("T")
@@ -270,7 +265,7 @@ class Keep(KeepReads):
         if found is None:
             raise Rejected(Reason.MUTATION_NOT_FOUND, f"There is no mutation {mutation_id!r}.")
         now = self._host.time.now()
-        operation = _verdict(found.id, verdict, by, why, result, version, now)
+        operation = operation_for(found.id, verdict, by, why, result, version, now)
         return await self._directory.ask(found.workflow_id, Do(operation))
 
     async def skip_item(self, workflow: str, item_id: str, *, by: str = "", why: str = "") -> Item:
@@ -394,22 +389,3 @@ class Keep(KeepReads):
             if known.name != name:
                 raise deployment.other_name(name, known)
         return known.id, await self._directory.ask(known.id, message)
-
-
-def _verdict(
-    mutation_id: str, verdict: Verdict, by: str, why: str, result: object, version: int | None, now: Millis
-) -> Operation[Mutation]:
-    match verdict:
-        case "happened":
-            encoded = msgspec.json.encode(result).decode()
-            return ApplyMutation(mutation_id, encoded, Resolver.USER_ASSERT_APPLIED, by, why, version)
-        case "did_not_happen":
-            return FailMutation(mutation_id, "", Resolver.USER_ASSERT_FAILED, by, why, version)
-        case "skip":
-            return SkipMutation(mutation_id, by, why, version)
-        case "try_again":
-            return UpdateMutationStatus(
-                mutation_id, MutationStatus.NEEDS_RECONCILE, "", now, by, why, expected_version=version
-            )
-        case _:
-            assert_never(verdict)
