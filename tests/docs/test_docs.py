@@ -5,6 +5,7 @@ import inspect
 import re
 import subprocess
 import sys
+import textwrap
 import types
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
@@ -291,3 +292,14 @@ def test_the_architecture_names_every_module_of_the_runtime() -> None:
     folders = tuple(each for each in named if each.endswith("/"))
     assert {each for each in modules if each not in named and not each.startswith(folders)} == set()
     assert {each for each in named if each.startswith("keep_actors") and not (ROOT / each).exists()} == set()
+
+
+PUBLIC = [name for name in dir(Keep) if not name.startswith("_")]
+
+
+@pytest.mark.parametrize("name", PUBLIC)
+def test_every_method_has_an_example_that_is_python(name: str) -> None:
+    text = inspect.getdoc(getattr(Keep, name)) or ""
+    [example] = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    compile(f"async def example(keep):\n{textwrap.indent(example, '    ')}", name, "exec")
+    assert f"keep.{name}(" in example
