@@ -184,13 +184,11 @@ def _name_problems(declaration: Declaration) -> list[Problem]:
         for name in getattr(declaration, group):
             if not name:
                 message, hint = f"a handler in `{group}` has no name", "give it one: its state is kept under it"
-                problems.append(Problem(code=Code.HANDLER_MISSING, message=message, hint=hint, handler=group))
+                problems.append(Problem(code=Code.HANDLER_NAME, message=message, hint=hint, handler=group))
             if name in seen:
                 message = f"{group}.{name} has the name of {seen[name]}.{name}"
                 hint = "rename one of them: a handler's state is kept under its name"
-                problems.append(
-                    Problem(code=Code.HANDLER_MISSING, message=message, hint=hint, handler=f"{group}.{name}")
-                )
+                problems.append(Problem(code=Code.HANDLER_NAME, message=message, hint=hint, handler=f"{group}.{name}"))
             seen.setdefault(name, group)
     return problems
 

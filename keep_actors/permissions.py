@@ -32,7 +32,7 @@ class Grant(msgspec.Struct, frozen=True):
     def __post_init__(self) -> None:
         if self.policy not in ("allow", "ask"):
             raise ValueError(f"a grant's policy is 'allow' or 'ask', not {self.policy!r}")
-        if min(self.per_run or 1, self.per_day or 1) < 1 or 0 in (self.per_run, self.per_day):
+        if any(limit is not None and limit < 1 for limit in (self.per_run, self.per_day)):
             raise ValueError("a grant is for at least one call; to allow none, do not grant it")
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from keep_sandbox.declaration import Code
 from keep_storage import ExecutionModelManager, transitions
 from keep_storage.manager import OPERATIONS
 
@@ -85,3 +86,8 @@ def test_every_operation_is_a_method_of_the_manager_of_the_same_name() -> None:
         assert function.__name__ == words
         assert hasattr(ExecutionModelManager, words)
         assert getattr(ExecutionModelManager, words).__doc__ == operation.__doc__
+
+
+def test_every_problem_that_a_script_can_have_is_documented() -> None:
+    text = (ROOT / "docs" / "sandbox.md").read_text("utf-8").partition("## Inspection")[2]
+    assert {code for code in Code if f"`{code}`" not in text} == set()

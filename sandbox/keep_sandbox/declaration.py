@@ -23,6 +23,7 @@ class Code(enum.StrEnum):
     NAME_DIFFERS = "name-differs"
     HANDLERS_MISSING = "handlers-missing"
     HANDLER_MISSING = "handler-missing"
+    HANDLER_NAME = "handler-name"
     PREPARE_MISSING = "prepare-missing"
     SUBSCRIBE_MISSING = "subscribe-missing"
     SCHEDULE_INVALID = "schedule-invalid"

@@ -784,7 +784,7 @@ async def test_a_refused_deploy_lists_every_problem_and_changes_nothing(tmp_path
                 (Code.PREPARE_MISSING, "consumers.a"),
                 (Code.SUBSCRIBE_MISSING, "consumers.poll"),
                 (Code.TOPIC_SHARED, "consumers.b"),
-                (Code.HANDLER_MISSING, "consumers.poll"),
+                (Code.HANDLER_NAME, "consumers.poll"),
             ]
         )
         assert await refused(box, "export default 1 +") == [(Code.LOAD_ERROR, "")]
