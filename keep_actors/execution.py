@@ -14,6 +14,7 @@ import msgspec
 from keep_actors import failures, results
 from keep_actors.context import CannotGoOn, RunContext
 from keep_actors.failures import Failure, logic
+from keep_actors.faults import Point
 from keep_actors.gate import Ask, Stage, refusal
 from keep_actors.outside import call_in_run, checked_params, permitted, recorded
 from keep_actors.record import Writes
@@ -240,6 +241,7 @@ class Execution:
             now_ms=self._host.time.now(),
             seed=self._host.rng.getrandbits(32),
         )
+        self._host.reach(Point.INVOKE, context.workflow.id)
         async with self._host.pool.invoke(context.workflow.id, invocation) as call:
             try:
                 while isinstance(outcome := await call.next(), Request):
@@ -250,6 +252,7 @@ class Execution:
                         raise
             finally:
                 context.logs.extend(call.logs)
+        self._host.reach(Point.INVOKED, context.workflow.id)
         return self._ended(stage, address, outcome)
 
     async def _answer(self, call: Call, stage: Stage, request: Request) -> None:

@@ -8,6 +8,7 @@ from typing import Final, TypeVar
 import msgspec
 
 from keep_actors.connectors import Catalog
+from keep_actors.faults import Faults, no_faults
 from keep_actors.kernel import Time
 from keep_actors.maintenance import Maintainer
 from keep_actors.policy import Policy
@@ -72,6 +73,7 @@ class Host:
         policies: Mapping[str, Policy],
         maintainer: Maintainer | None = None,
         telemetry: Telemetry = NO_TELEMETRY,
+        faults: Faults = no_faults,
     ) -> None:
         self.time = time
         self.rng = rng
@@ -82,6 +84,8 @@ class Host:
         self.catalog = catalog
         self.turnstile = turnstile
         self.telemetry = telemetry
+        self.reach = faults
+        """Called at every fault point, with its name and whose work it is."""
         self.is_closing = False
         """Set at shutdown: runs come to their end, and no other begins."""
         self.is_closed = False

@@ -23,6 +23,7 @@ from keep_actors.connectors import (
 )
 from keep_actors.context import CannotGoOn, RunContext
 from keep_actors.failures import Failure, logic
+from keep_actors.faults import Point
 from keep_actors.host import Host
 from keep_actors.policy import Policy
 from keep_actors.telemetry import names
@@ -103,6 +104,7 @@ async def recorded(
         item=item,
         ask_first=_question(context) if asks_first else None,
     )
+    context.host.reach(Point.RECORD, method.full_name)
     [mutation] = await context.record.save(create)
     assert isinstance(mutation, Mutation), "the answer is the line of the ledger"
     if mutation.status is MutationStatus.PENDING:
@@ -123,7 +125,9 @@ async def call(
     assert mutation.status is MutationStatus.IN_FLIGHT, "the ledger knows of a call before it is made"
     made = MutationCall.of(mutation, params.values)
     timeout_ms = policy.timeout_ms(method.full_name, method.timeout_ms, is_mutation=True)
+    host.reach(Point.RECORDED, method.full_name)
     outcome = await watched(host, method, mutation.workflow_id, method.mutate(params, made, timeout_ms))
+    host.reach(Point.ANSWERED, method.full_name)
     said, failure = _said(outcome)
     host.telemetry.count(
         names.MUTATIONS.name, method=method.full_name, outcome=said, failure=failure, workflow_id=mutation.workflow_id

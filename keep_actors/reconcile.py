@@ -7,6 +7,7 @@ import random
 from typing import assert_never
 
 from keep_actors.connectors import Applied, MutationCall, NotApplied, ParamsError, Retry, Verdict
+from keep_actors.faults import Point
 from keep_actors.host import Host
 from keep_actors.policy import Policy
 from keep_storage.ids import Millis
@@ -30,7 +31,10 @@ async def check(host: Host, policy: Policy, mutation: Mutation) -> Verdict:
     # The call had this long to reach the other side: only what has passed since then counts as waiting.
     lasted_ms = policy.timeout_ms(name, method.timeout_ms, is_mutation=True)
     waited_ms = max(host.time.now() - (mutation.sent_at or 0) - lasted_ms, 0)
-    return await method.reconcile(call, policy.timeout_ms(name, None, is_mutation=False), waited_ms)
+    host.reach(Point.CHECK, name)
+    verdict = await method.reconcile(call, policy.timeout_ms(name, None, is_mutation=False), waited_ms)
+    host.reach(Point.CHECKED, name)
+    return verdict
 
 
 def learned(mutation: Mutation, verdict: Verdict, policy: Policy, now: Millis, rng: random.Random) -> Learned:

@@ -10,6 +10,7 @@ import anyio
 from msgspec.structs import replace
 
 from keep_actors.connectors import Catalog, Connector
+from keep_actors.faults import Faults, no_faults
 from keep_actors.host import Host
 from keep_actors.keep import Keep
 from keep_actors.kernel import Clock, Directory, Escalated, RestartPolicy, Supervisor, Time, WallTime, WorkerThread
@@ -62,6 +63,7 @@ async def open(  # noqa: A001  # `keep_actors.open(...)` is how it is called
     shutdown_grace_ms: Millis = 10_000,
     time: Time | None = None,
     rng: random.Random | None = None,
+    faults: Faults = no_faults,
 ) -> AsyncIterator[Keep]:
     """Open a database file and run what is deployed in it, for as long as the block lasts.
 
@@ -78,7 +80,7 @@ async def open(  # noqa: A001  # `keep_actors.open(...)` is how it is called
     With `grants="declared"` a deployed script is granted what it names, with `"all"` everything; by default `deploy`
     wants to be told. `maintainer` repairs scripts; without one a person does. `sandbox` is `"jailed"` for every script
     that is not trusted. `telemetry` is one or several of `keep_actors.telemetry`, or `"auto"`: OpenTelemetry if it is
-    installed. `time` and `rng` are for tests.
+    installed. `time`, `rng` and `faults` are for tests.
 
     Raises what `Store.open` raises (`StorageOwned` when another runtime has the file), and `SandboxUnavailable`.
     """
@@ -99,7 +101,12 @@ async def open(  # noqa: A001  # `keep_actors.open(...)` is how it is called
         committed, thread = Signal(), WorkerThread()
         services = Services(
             StorageActor(
-                store, mailbox_capacity=_UNBOUNDED, thread=thread, on_commit=committed.fire, telemetry=telemetry
+                store,
+                mailbox_capacity=_UNBOUNDED,
+                thread=thread,
+                on_commit=committed.fire,
+                telemetry=telemetry,
+                faults=faults,
             ),
             # A database in memory is one connection: its reads and its writes take turns in one thread.
             ReadingActor(reader, mailbox_capacity=_UNBOUNDED, thread=thread if in_memory else None),
@@ -117,6 +124,7 @@ async def open(  # noqa: A001  # `keep_actors.open(...)` is how it is called
             policies=policies or {},
             maintainer=maintainer,
             telemetry=telemetry,
+            faults=faults,
         )
         runtime = Runtime(host, services, committed, restart or RestartPolicy(), grants)
         async with runtime.running(shutdown_grace_ms) as keep:

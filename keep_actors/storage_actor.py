@@ -8,6 +8,7 @@ import copy
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol, TypeVar
 
+from keep_actors.faults import Faults, Point, no_faults
 from keep_actors.kernel import Actor, ActorRef, Question, Thread, WorkerThread
 from keep_actors.telemetry import NO_TELEMETRY, Telemetry, names
 from keep_storage.errors import StorageUnavailable
@@ -65,6 +66,7 @@ class StorageActor(Actor[Apply[Any]]):
         thread: Thread | None = None,
         on_commit: Callable[[], None] | None = None,
         telemetry: Telemetry = NO_TELEMETRY,
+        faults: Faults = no_faults,
     ) -> None:
         super().__init__(name, mailbox_capacity=mailbox_capacity)
         assert batch_ops_max > 0, "a commit applies at least one operation"
@@ -75,6 +77,7 @@ class StorageActor(Actor[Apply[Any]]):
         self._thread = thread or WorkerThread()
         self._on_commit = on_commit
         self._telemetry = telemetry
+        self._reach = faults
 
     @property
     def ref(self) -> StorageRef:
@@ -84,12 +87,14 @@ class StorageActor(Actor[Apply[Any]]):
         batch = [message, *self.mailbox.take_many(self._batch_ops_max - 1)]
         operations = [apply.operation for apply in batch]
         try:
+            self._reach(Point.COMMIT, self.name)
             outcomes = await self._thread.run(self._store.commit, operations)
         except StorageUnavailable as error:
             # The store knows whether it can go on; the actor asks it again with the next batch.
             for apply in batch:
                 apply.fail(_same_for_another_caller(error))
             return
+        self._reach(Point.COMMITTED, self.name)
         assert len(outcomes) == len(batch), "the store owes one outcome per operation"
         self.commits += 1
         self.operations += len(batch)

@@ -17,6 +17,7 @@ from keep_actors import deployment
 from keep_actors.context import RunContext
 from keep_actors.errands import find_out, make_approved_call, repair, still_true
 from keep_actors.execution import Execution
+from keep_actors.faults import Point
 from keep_actors.host import Host
 from keep_actors.kernel import Actor
 from keep_actors.messages import Activate, Advance, Approve, Between, Deploy, Do, Ended, Message, Tick
@@ -103,6 +104,7 @@ class WorkflowActor(Actor[Message]):
             self._host.telemetry.count(names.ACTIVE.name, -1)
 
     async def receive(self, message: Message) -> None:
+        self._host.reach(Point.RECEIVED, self.name)
         self._host.telemetry.observe(names.MAILBOX_MESSAGES.name, len(self.mailbox))
         match message:
             case Advance():
@@ -321,7 +323,9 @@ class WorkflowActor(Actor[Message]):
     ) -> None:
         async def work() -> None:
             begin_work(self.name, run_id, handler)
+            self._host.reach(Point.STARTED, self.name)
             await carry_out()
+            self._host.reach(Point.ENDED, self.name)
             self.mailbox.put_first([Ended(work_id)])
 
         assert self._work_id is None, "one thing at a time"

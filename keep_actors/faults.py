@@ -1,0 +1,46 @@
+"""Fault points: the named places where a test may have something go wrong. In production nothing is there.
+
+A `Faults` is called with the point and whose work it is. It may do nothing, raise (the actor crashes, or the commit
+fails with the `StorageUnavailable` it raised), or end the process. It must not wait.
+"""
+
+from collections.abc import Callable
+from enum import StrEnum
+from typing import TypeAlias
+
+
+class Point(StrEnum):
+    """Where. The value is the name that reports and command lines use."""
+
+    COMMIT = "storage.commit"
+    """The storage actor has a batch, and nothing of it is in the file."""
+    COMMITTED = "storage.committed"
+    """The batch is durable, and nobody has heard."""
+    RECEIVED = "workflow.received"
+    """A workflow actor has taken a message from its mailbox, and done nothing about it."""
+    STARTED = "workflow.started"
+    """A run or an errand begins beside the mailbox."""
+    ENDED = "workflow.ended"
+    """A run or an errand has come to its end, and its actor has not been told."""
+    INVOKE = "sandbox.invoke"
+    """A handler is about to be run."""
+    INVOKED = "sandbox.invoked"
+    """A handler has ended, and its result has not been looked at."""
+    RECORD = "call.record"
+    """A script wants a mutation, and the ledger does not have it."""
+    RECORDED = "call.recorded"
+    """The ledger has it as `in_flight`, and the call has not been made."""
+    ANSWERED = "call.answered"
+    """The connector has answered, and the ledger does not know."""
+    CHECK = "call.check"
+    """A connector is about to be asked what became of a call."""
+    CHECKED = "call.checked"
+    """It has answered, and the ledger does not know."""
+
+
+Faults: TypeAlias = Callable[[Point, str], None]
+"""Called with the point, and with the workflow's id or the method's full name."""
+
+
+def no_faults(_: Point, __: str) -> None:
+    """What there is in production."""

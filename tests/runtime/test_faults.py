@@ -1,0 +1,84 @@
+"""Fault points: each is there, and what a test does there is what would have gone wrong there."""
+
+import pytest
+
+from keep_actors.faults import Point
+from keep_storage.errors import StorageUnavailable
+from keep_storage.model import EventStatus, MutationStatus
+from tests.runtime.fakes import Fake, applies_and_raises
+from tests.runtime.world import MINUTE, script, world
+
+pytestmark = pytest.mark.anyio
+
+PUTS = script(mutate="await c.fake.put({ text: prepared.data.id });", next_="return {};")
+
+
+class Reached:
+    """Remembers where it was called; raises once at one point."""
+
+    def __init__(self, at: Point | None = None, error: Exception | None = None) -> None:
+        self.points: list[Point] = []
+        self._at = at
+        self.error = error
+
+    def __call__(self, point: Point, _: str) -> None:
+        self.points.append(point)
+        if point is self._at and self.error is not None:
+            error, self.error = self.error, None
+            raise error
+
+
+async def test_every_fault_point_is_reached_by_a_run_whose_outcome_was_in_doubt() -> None:
+    fake, faults = Fake(), Reached()
+    fake.plan("put", applies_and_raises(OSError("gone")))
+    async with world(fake, faults=faults) as box:
+        await box.keep.deploy(PUTS)
+        await box.publish("flow", "in", "m1")
+        await box.settle()
+    assert set(faults.points) == set(Point)
+
+
+@pytest.mark.parametrize("point", [Point.STARTED, Point.INVOKE, Point.INVOKED, Point.RECORD, Point.ENDED])
+async def test_a_crash_where_nothing_is_outside_yet_or_all_is_recorded_changes_nothing(point: Point) -> None:
+    fake, faults = Fake(), Reached(point, RuntimeError("struck"))
+    async with world(fake, faults=faults) as box:
+        await box.keep.deploy(PUTS)
+        await box.publish("flow", "in", "m1")
+        await box.quiet()
+        await box.advance(MINUTE)
+        [event] = await box.keep.events("flow", "in")
+    assert event.status is EventStatus.CONSUMED
+    assert fake.texts == ["m1"]
+
+
+@pytest.mark.parametrize("point", [Point.RECORDED, Point.ANSWERED])
+async def test_a_crash_around_the_call_is_settled_by_asking_the_connector(point: Point) -> None:
+    fake, faults = Fake(), Reached(point, RuntimeError("struck"))
+    async with world(fake, faults=faults) as box:
+        await box.keep.deploy(PUTS)
+        await box.publish("flow", "in", "m1")
+        await box.quiet()
+        await box.advance(MINUTE)
+        [event] = await box.keep.events("flow", "in")
+        last = (await box.keep.outputs("flow"))[0]
+    assert (event.status, last.status) == (EventStatus.CONSUMED, MutationStatus.APPLIED)
+    assert fake.texts == ["m1"]
+
+
+async def test_a_commit_that_fails_is_tried_again() -> None:
+    fake, faults = Fake(), Reached(Point.COMMIT)
+    async with world(fake, faults=faults) as box:
+        await box.keep.deploy(PUTS)
+        await box.keep.pause("flow")
+        await box.publish("flow", "in", "m1")
+        hangs = fake.hang("put")
+        await box.keep.resume("flow")
+        await box.quiet()
+        faults.error = StorageUnavailable("the disk is full")
+        hangs.release()
+        await box.quiet()
+        await box.advance(MINUTE)
+        [event] = await box.keep.events("flow", "in")
+    assert faults.error is None
+    assert event.status is EventStatus.CONSUMED
+    assert fake.texts == ["m1"]
