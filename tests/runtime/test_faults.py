@@ -18,13 +18,19 @@ class Reached:
 
     def __init__(self, at: Point | None = None, error: Exception | None = None) -> None:
         self.points: list[Point] = []
+        self.struck = 0
         self._at = at
-        self.error = error
+        self._error = error
+
+    def arm(self, error: Exception) -> None:
+        """Raise this, once."""
+        self._error = error
 
     def __call__(self, point: Point, _: str) -> None:
         self.points.append(point)
-        if point is self._at and self.error is not None:
-            error, self.error = self.error, None
+        if point is self._at and self._error is not None:
+            error, self._error = self._error, None
+            self.struck += 1
             raise error
 
 
@@ -74,11 +80,11 @@ async def test_a_commit_that_fails_is_tried_again() -> None:
         hangs = fake.hang("put")
         await box.keep.resume("flow")
         await box.quiet()
-        faults.error = StorageUnavailable("the disk is full")
+        faults.arm(StorageUnavailable("the disk is full"))
         hangs.release()
         await box.quiet()
         await box.advance(MINUTE)
         [event] = await box.keep.events("flow", "in")
-    assert faults.error is None
+    assert faults.struck == 1
     assert event.status is EventStatus.CONSUMED
     assert fake.texts == ["m1"]
