@@ -138,7 +138,8 @@ def _handlers(declaration: Declaration, now: Millis) -> tuple[HandlerSpec, ...]:
         for name, handler in handlers.items()
     ]
     for name, consumer in declaration.consumers.items():
-        specs.append(HandlerSpec(name, HandlerKind.CONSUMER, subscribe=tuple(dict.fromkeys(consumer.subscribe))))
+        topics = tuple(dict.fromkeys(consumer.subscribe))
+        specs.append(HandlerSpec(name, HandlerKind.CONSUMER, topics, consumer.ordering_key))
     return tuple(specs)
 
 

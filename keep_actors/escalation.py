@@ -57,6 +57,8 @@ class Escalation(msgspec.Struct, frozen=True):
     title: str
     """The script's own words. Not to be trusted."""
     status: MutationStatus
+    is_parked: bool
+    """Only the events of its run, and those with an ordering key that it holds, wait; else the whole workflow does."""
     why: str
     sent_at: Millis | None
     tried: list[Tried]
@@ -105,6 +107,7 @@ def escalations(q: Queries, catalog: Catalog, workflow_id: str | None) -> list[E
 def _escalation(q: Queries, catalog: Catalog, workflow: Workflow, mutation: Mutation) -> Escalation:
     name = f"{mutation.connector}.{mutation.method}"
     target, how, link = _said_by_the_connector(catalog, name, mutation)
+    run = reads.run(q, mutation.run_id)
     return Escalation(
         mutation_id=mutation.id,
         version=mutation.version,
@@ -116,6 +119,7 @@ def _escalation(q: Queries, catalog: Catalog, workflow: Workflow, mutation: Muta
         params=mutation.params,
         title=mutation.title,
         status=mutation.status,
+        is_parked=run is not None and run.parked,
         why=mutation.error or "The process ended before the answer was recorded.",
         sent_at=mutation.sent_at,
         tried=_tried(reads.journal_of_run(q, mutation.run_id), mutation.id),

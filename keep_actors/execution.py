@@ -52,6 +52,7 @@ _CLASS_OF_REFUSAL: Final[Mapping[Reason, FailureClass]] = {
     Reason.EVENT_NOT_FOUND: FailureClass.LOGIC,
     Reason.EVENT_ALREADY_RESERVED: FailureClass.LOGIC,
     Reason.EVENT_ALREADY_FINISHED: FailureClass.LOGIC,
+    Reason.EVENT_HELD_BACK: FailureClass.LOGIC,
     Reason.MESSAGE_ID_INVALID: FailureClass.LOGIC,
     Reason.TITLE_INVALID: FailureClass.LOGIC,
     Reason.TEXT_INVALID: FailureClass.LOGIC,

@@ -61,6 +61,8 @@ _LAST = 1 << 62
 def plan(snapshot: Snapshot, now: Millis, *, repairs_max: int = 0) -> Step:
     """Questions and repairs first; then the pending retry, consumers (oldest pending event first), producers, jobs.
 
+    Nothing overtakes the pending retry, even while it waits. A parked run whose outcome is known comes where the
+    pending retry would, but while that waits the others go on.
     `repairs_max` is how often a handler is repaired by itself; 0: a person does it.
     """
     if snapshot.workflow.status is WorkflowStatus.ARCHIVED:
@@ -71,8 +73,14 @@ def plan(snapshot: Snapshot, now: Millis, *, repairs_max: int = 0) -> Step:
     later = [at for at, _ in errands[:1]]
     if why := blocked(snapshot.workflow):
         return Rest(min(later, default=None), why)
-    if snapshot.workflow.pending_retry_run_id is not None:
-        return _retry(snapshot, snapshot.workflow.pending_retry_run_id, now, later)
+    if snapshot.retry_run_id is not None:
+        assert snapshot.retry_handler is not None, "a retry is of a run of some handler"
+        waits = _waits(snapshot, snapshot.retry_handler)
+        if waits <= now:
+            return StartRetry(snapshot.retry_run_id, snapshot.retry_handler)
+        later.append(waits)
+        if snapshot.workflow.pending_retry_run_id is not None:
+            return Rest(min(later), "waits before it tries again")
     times = [(handler, due_at(handler)) for handler in snapshot.handlers]
     due = [handler for handler, at in times if at is not None and at <= now]
     if due:
@@ -110,12 +118,9 @@ def due_at(handler: HandlerView) -> Millis | None:
     return None if at is None else max(at, handler.retry_at or 0)
 
 
-def _retry(snapshot: Snapshot, run_id: str, now: Millis, later: list[Millis]) -> Step:
-    assert snapshot.retry_handler is not None, "a pending retry is a run of some handler"
-    waits = next((each.retry_at for each in snapshot.handlers if each.name == snapshot.retry_handler), None)
-    if waits is not None and waits > now:
-        return Rest(min([waits, *later]), "waits before it tries again")
-    return StartRetry(run_id, snapshot.retry_handler)
+def _waits(snapshot: Snapshot, handler: str) -> Millis:
+    """Until when nothing of this handler is tried again; 0 if it may be now."""
+    return next((each.retry_at or 0 for each in snapshot.handlers if each.name == handler), 0)
 
 
 def _rank(handler: HandlerView) -> tuple[int, int, int, str]:

@@ -11,6 +11,7 @@ from typing import Literal
 import msgspec
 
 from keep_storage.ids import Millis
+from keep_storage.model import HandlerKind, OnUnknown
 
 _SECOND = 1_000
 _MINUTE = 60 * _SECOND
@@ -59,6 +60,11 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """How often a connector is asked what became of a call, before a person is."""
     reconcile_for_ms: Millis = _DAY
     """After this long a person is asked, however few the checks were."""
+    on_unknown: Literal["pause", "park"] = "pause"
+    """What stands still while nobody knows whether a consumer's call took effect: the workflow, or only the events of
+    that run and those with an ordering key that it holds. A job always stops its workflow."""
+    parked_max: int = 10
+    """With `park`: when so many runs of a workflow are parked, the next one stops the workflow."""
     approval_expires_ms: Millis | None = 7 * _DAY
     """How long a mutation waits for a person's approval; then it is refused. None: for ever."""
     repairs_max: int = 3
@@ -80,11 +86,18 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
             raise ValueError("the earliest wake is after now and not after the latest one")
         if min(self.producer_interval_ms, self.read_timeout_ms, self.mutation_timeout_ms, *self.timeouts.values()) <= 0:
             raise ValueError("an interval or a timeout is longer than nothing")
+        if self.parked_max < 1:
+            raise ValueError("a workflow that parks its runs parks at least one")
         if (
             self.repairs_max < 0
             or min(self.repair_timeout_ms, self.reconcile_for_ms, self.approval_expires_ms or 1) <= 0
         ):
             raise ValueError("a repair has attempts and time, and an approval does not expire before it is asked for")
+
+    def on_unknown_of(self, kind: HandlerKind, parked: int) -> OnUnknown:
+        """What stands still if a run that starts now ends in doubt, with so many parked already."""
+        parks = self.on_unknown == "park" and kind is HandlerKind.CONSUMER and parked < self.parked_max
+        return OnUnknown.PARK if parks else OnUnknown.PAUSE
 
     def timeout_ms(self, full_name: str, own_ms: Millis | None, *, is_mutation: bool) -> Millis:
         """How long a call of this method may take: said here, else by the method, else the default."""

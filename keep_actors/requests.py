@@ -154,8 +154,8 @@ class Requests:
         workflow_id = self._context.workflow.id
 
         def read(q: Queries) -> list[Event]:
-            found = (reads.event(q, workflow_id, params.topic, each) for each in dict.fromkeys(params.ids))
-            return [event for event in found if event is not None and event.status == "pending"]
+            found = (reads.peek_one(q, workflow_id, params.topic, each) for each in dict.fromkeys(params.ids))
+            return [event for event in found if event is not None]
 
         return _as_list(await self._context.host.read(read))
 

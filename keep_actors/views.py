@@ -246,18 +246,31 @@ def _attention(q: Queries, workflow: Workflow) -> Iterator[Attention]:
         yield needs("maintenance", words, workflow.maintenance_run_id, None, CAN_DO[RunStatus.FAILED_LOGIC])
     elif workflow.error and not asked:
         yield _error(q, workflow, needs)
+    for parked in reads.parked_runs(q, workflow.id):
+        doubt = _doubt(q, parked.id)
+        if doubt is not None:
+            yield needs("unknown", f"{parked.error_message} (parked)", parked.id, doubt.id, _about(doubt))
 
 
 def _error(q: Queries, workflow: Workflow, needs: Callable[..., Attention]) -> Attention:
     run = reads.run(q, workflow.error_run_id) if workflow.error_run_id is not None else None
     if run is None:
         return needs("error", workflow.error, None, None, "Put it right, then clear the error of the workflow.")
-    doubts = [each for each in reads.mutations_of_run(q, run.id) if each.status in UNCERTAIN]
-    if not doubts:
+    doubt = _doubt(q, run.id)
+    if doubt is None:
         return needs("error", workflow.error, run.id, None, CAN_DO[run.status])
-    is_asked = doubts[0].status is MutationStatus.NEEDS_RECONCILE
+    return needs("unknown", workflow.error, run.id, doubt.id, _about(doubt))
+
+
+def _doubt(q: Queries, run_id: str) -> Mutation | None:
+    """The call of a run of which nobody knows whether it took effect."""
+    return next((each for each in reads.mutations_of_run(q, run_id) if each.status in UNCERTAIN), None)
+
+
+def _about(doubt: Mutation) -> str:
+    is_asked = doubt.status is MutationStatus.NEEDS_RECONCILE
     wait = "The connector is being asked, so you may wait. " if is_asked else ""
-    return needs("unknown", workflow.error, run.id, doubts[0].id, f"{wait}{CAN_DO[RunStatus.PAUSED_RECONCILIATION]}")
+    return f"{wait}{CAN_DO[RunStatus.PAUSED_RECONCILIATION]}"
 
 
 def _number(version: ScriptVersion) -> str:
@@ -268,7 +281,7 @@ def _why(run: Run, workflow: Workflow) -> str:
     if run.status in (RunStatus.ACTIVE, RunStatus.COMMITTED):
         return ""
     place = f" (script {run.error_place})" if run.error_place else ""
-    goes_on = workflow.pending_retry_run_id == run.id and run.mutation_outcome in POST_MUTATION
+    goes_on = (workflow.pending_retry_run_id == run.id or run.parked) and run.mutation_outcome in POST_MUTATION
     waits = " It waits for its `next`." if goes_on else ""
     return f"{run.status} in {run.phase}: {run.error_message or 'no words were left'}{place}.{waits}"
 

@@ -247,7 +247,8 @@ class WorkflowActor(Actor[Message]):
             opening.append(CreateRetryRun(run_id, step.run_id, session_id))
         else:
             phase = Phase.PREPARING if handler.kind is HandlerKind.CONSUMER else Phase.PENDING
-            opening.append(CreateRun(run_id, session_id, handler.name, phase, _writes(outlook, handler)))
+            on_unknown = self._host.policy_of(workflow.name).on_unknown_of(handler.kind, outlook.snapshot.parked)
+            opening.append(CreateRun(run_id, session_id, handler.name, phase, _writes(outlook, handler), on_unknown))
         record = Record(tuple(opening), partial(self._advance, run_id), self._host.time)
         self._run = RunContext(
             self._host,

@@ -26,6 +26,7 @@ class Code(enum.StrEnum):
     HANDLER_NAME = "handler-name"
     PREPARE_MISSING = "prepare-missing"
     SUBSCRIBE_MISSING = "subscribe-missing"
+    ORDERING_KEY_INVALID = "ordering-key-invalid"
     SCHEDULE_INVALID = "schedule-invalid"
     TOPIC_UNKNOWN = "topic-unknown"
     TOPIC_SHARED = "topic-shared"
@@ -71,6 +72,8 @@ class Consumer(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
     subscribe: list[str]
     publishes: list[str] | None = None
+    ordering_key: str | None = None
+    """Where in a payload the key is, as in `customer.id`."""
     prepare: bool
     mutate: bool
     next: bool
@@ -116,6 +119,7 @@ class _RawScheduled(msgspec.Struct):
 class _RawConsumer(msgspec.Struct):
     subscribe: list[str] | None
     publishes: list[str] | None
+    orderingKey: object  # noqa: N815  # as scripts spell it
     prepare: bool
     mutate: bool
     next: bool
@@ -132,6 +136,7 @@ class RawDeclaration(msgspec.Struct):
 
 
 _INTERVAL: Final = re.compile(r"[1-9][0-9]{0,6}(ms|s|m|h|d)")
+_ORDERING_KEY: Final = re.compile(r"[^.\s]{1,64}(\.[^.\s]{1,64}){0,7}")
 _CRON_FIELD: Final = re.compile(r"[0-9A-Za-z*,/\-?#LW]{1,64}")
 
 
@@ -195,8 +200,19 @@ def _consumer(name: str, raw: _RawConsumer, topics: list[str], problems: list[Pr
         problems.append(Problem(code=Code.SUBSCRIBE_MISSING, message=message, hint=hint, handler=handler))
     _check_topics(handler, "subscribe", raw.subscribe or [], topics, problems)
     _check_topics(handler, "publishes", raw.publishes or [], topics, problems)
+    key = raw.orderingKey
+    if key is not None and not (isinstance(key, str) and _ORDERING_KEY.fullmatch(key)):
+        message = f"the `orderingKey` of {handler} is not the name of a member of the payload"
+        hint = 'write where the key is, as in `orderingKey: "customer.id"`'
+        problems.append(Problem(code=Code.ORDERING_KEY_INVALID, message=message, hint=hint, handler=handler))
+        key = None
     return Consumer(
-        subscribe=raw.subscribe or [], publishes=raw.publishes, prepare=raw.prepare, mutate=raw.mutate, next=raw.next
+        subscribe=raw.subscribe or [],
+        publishes=raw.publishes,
+        ordering_key=key if isinstance(key, str) else None,
+        prepare=raw.prepare,
+        mutate=raw.mutate,
+        next=raw.next,
     )
 
 

@@ -49,6 +49,7 @@
     __proto__: null,
     subscribe: list(member(entry, "subscribe")),
     publishes: list(member(entry, "publishes")),
+    orderingKey: plain(member(entry, "orderingKey")),
     prepare: typeof member(entry, "prepare") === "function",
     mutate: typeof member(entry, "mutate") === "function",
     next: typeof member(entry, "next") === "function",

@@ -34,6 +34,8 @@ class Reason(StrEnum):
     TOPIC_NOT_DECLARED = auto()
     TOPIC_HAS_TWO_CONSUMERS = auto()
     ONLY_CONSUMERS_SUBSCRIBE = auto()
+    ONLY_CONSUMERS_ORDER = auto()
+    ONLY_CONSUMERS_PARK = auto()
 
     # The workflow may not do this now.
     WORKFLOW_STATUS_REFUSED = auto()
@@ -78,6 +80,7 @@ class Reason(StrEnum):
     TOPIC_NOT_SUBSCRIBED = auto()
     EVENT_ALREADY_RESERVED = auto()
     EVENT_ALREADY_FINISHED = auto()
+    EVENT_HELD_BACK = auto()
     TITLE_INVALID = auto()
     MESSAGE_ID_INVALID = auto()
 

@@ -20,6 +20,7 @@ from keep_storage.model import (
     Topic,
 )
 from keep_storage.operations import Publish, PublishEvents, Reserve, SkipEvent
+from keep_storage.ordering import ordering_key
 from keep_storage.transaction import Queries, Row, Transaction
 from keep_storage.transitions import EVENT_NEXT
 from keep_storage.workflows import existing as existing_workflow
@@ -106,6 +107,7 @@ def append(
             message_id=event.message_id,
             title=event.title,
             payload=event.payload,
+            ordering_key=ordering_key(event.payload, topics[event.topic].ordering),
             created_by_run_id=run.id if run else None,
             has_cause=has_cause,
             now=now,
@@ -152,6 +154,9 @@ def _claimable(q: Queries, run: Run, topic: str, message_id: str) -> rows.Claim:
         _refuse(Reason.EVENT_ALREADY_RESERVED, run, topic, message_id, "is already reserved by another run")
     if claim.status is not EventStatus.PENDING:
         _refuse(Reason.EVENT_ALREADY_FINISHED, run, topic, message_id, f"is already {claim.status}")
+    if claim.held_back_by is not None:
+        what = f"has the ordering key of an event that run {claim.held_back_by!r} holds while its outcome is unknown"
+        _refuse(Reason.EVENT_HELD_BACK, run, topic, message_id, what)
     return claim
 
 

@@ -50,6 +50,15 @@ class MutationOutcome(StrEnum):
     SKIPPED = "skipped"
 
 
+class OnUnknown(StrEnum):
+    """What stands still while the outcome of a run's mutation is unknown."""
+
+    PAUSE = "pause"
+    """The whole workflow."""
+    PARK = "park"
+    """The events of that run, and those with an ordering key that it holds."""
+
+
 class MutationStatus(StrEnum):
     """Where an external call stands in the ledger."""
 
@@ -207,6 +216,8 @@ class Topic(Record, frozen=True, gc=False):
     declared: bool
     consumer: str | None
     """The one handler that may reserve from it."""
+    ordering: str | None
+    """Where in a payload that handler finds the ordering key."""
     writes: int
     """Grows with every commit that appended an event or changed a pending one."""
 
@@ -236,6 +247,9 @@ class Run(Record, frozen=True, gc=False):
     status: RunStatus
     mutation_outcome: MutationOutcome
     retry_of: str | None
+    on_unknown: OnUnknown
+    parked: bool
+    """It has stopped over an unknown outcome and holds its events, and its workflow goes on without it."""
     title: str
     """`ui.title`: the script's own words for what it is about to do."""
     reserved_count: int
@@ -263,6 +277,8 @@ class Event(Record, frozen=True, gc=False):
     title: str
     payload: Json
     status: EventStatus
+    ordering_key: str | None
+    """What its consumer wants in order; events without one wait for nobody."""
     attempt: int
     reserved_by_run_id: str | None
     created_by_run_id: str | None

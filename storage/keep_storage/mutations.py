@@ -387,7 +387,11 @@ def settle(
 
 
 def _let_workflow_go_on(tx: Transaction, run: Run, outcome: MutationOutcome, now: Millis) -> None:
-    """The question that stopped the workflow is answered. An active run never stopped it."""
+    """The question that stopped the workflow is answered. An active run never stopped it, nor did a parked one."""
+    if run.parked:
+        if outcome is MutationOutcome.FAILURE:
+            rows.unpark(tx, run.id)
+        return
     workflow = workflows.existing(tx, run.workflow_id)
     if workflow.error_run_id == run.id:
         workflow = workflows.without_error(workflow, now)

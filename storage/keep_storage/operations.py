@@ -21,6 +21,7 @@ from keep_storage.model import (
     MaintenanceTask,
     Mutation,
     MutationStatus,
+    OnUnknown,
     Phase,
     Resolver,
     Run,
@@ -73,6 +74,8 @@ class HandlerSpec(msgspec.Struct, frozen=True):
     name: str
     kind: HandlerKind
     subscribe: tuple[str, ...] = ()
+    ordering: str | None = None
+    """Where in the payload of its events the ordering key is, as in `customer.id`."""
     schedule: Json | None = None
     first_run_at: Millis | None = None
 
@@ -242,6 +245,8 @@ class CreateRun(Operation[Run], frozen=True):
     handler: str
     phase: Phase = Phase.PENDING
     seen: int | None = None
+    on_unknown: OnUnknown = OnUnknown.PAUSE
+    """`park` is for consumers only."""
 
 
 class CreateRetryRun(Operation[Run], frozen=True):

@@ -10,6 +10,7 @@ from keep_storage.model import (
     PEEK_MAX,
     Approval,
     Event,
+    EventStatus,
     Grant,
     Handler,
     HandlerKind,
@@ -27,6 +28,7 @@ from keep_storage.model import (
 from keep_storage.rows import (
     approval,
     calls_on_day,
+    claim,
     decode,
     find,
     find_all,
@@ -37,6 +39,7 @@ from keep_storage.rows import (
     open_approval,
     open_session,
     open_task,
+    parked_runs,
     run,
     session,
     version,
@@ -83,7 +86,9 @@ __all__ = [
     "open_session",
     "open_task",
     "outputs",
+    "parked_runs",
     "peek",
+    "peek_one",
     "reservations_of_event",
     "roots_of_event",
     "run",
@@ -153,8 +158,12 @@ class Snapshot(msgspec.Struct, frozen=True):
     """Those that the active script declares, by name."""
     active_run_id: str | None
     open_session_id: str | None
+    parked: int
+    """How many of its runs are parked."""
+    retry_run_id: str | None
+    """The run whose `next` is to run: the pending retry, or else the first that is parked and has an outcome."""
     retry_handler: str | None
-    """The handler of the run whose retry is pending."""
+    """The handler of that run."""
     approval_expires_at: Millis | None
     """When the first of its open questions expires."""
     reconcile_at: Millis | None
@@ -177,14 +186,17 @@ def snapshot(q: Queries, workflow_id: str) -> Snapshot | None:
     if row is None:
         return None
     found = q.all("handlers_at_work", {"workflow_id": workflow_id})
-    owner = decode(Workflow, row[:-5])
-    active_run_id, open_session_id, retry_handler, approval_expires_at, reconcile_at = row[-5:]
+    owner = decode(Workflow, row[:-6])
+    active_run_id, open_session_id, parked, retry_run_id, approval_expires_at, reconcile_at = row[-6:]
+    retried = run(q, retry_run_id) if retry_run_id is not None else None
     return Snapshot(
         workflow=owner,
         handlers=tuple(map(_view, found)),
         active_run_id=active_run_id,
         open_session_id=open_session_id,
-        retry_handler=retry_handler,
+        parked=parked,
+        retry_run_id=retry_run_id,
+        retry_handler=retried.handler if retried is not None else None,
         approval_expires_at=approval_expires_at,
         reconcile_at=reconcile_at,
         task=_task_at_work(q, workflow_id) if owner.maintenance else None,
@@ -233,6 +245,14 @@ def peek(q: Queries, workflow_id: str, topic: str, *, limit: int = PEEK_DEFAULT,
         raise ValueError(f"peek takes a limit of 1 to {PEEK_MAX}, not {limit}")
     key = {"workflow_id": workflow_id, "topic": topic, "limit": limit, "after": after}
     return find_all(q, Event, "peek_events", key)
+
+
+def peek_one(q: Queries, workflow_id: str, topic: str, message_id: str) -> Event | None:
+    """The pending event with this message id, unless it waits for a parked run."""
+    found = event(q, workflow_id, topic, message_id)
+    held = claim(q, workflow_id, topic, message_id)
+    waits = found is None or found.status is not EventStatus.PENDING or held is None or held.held_back_by is not None
+    return None if waits else found
 
 
 def events(q: Queries, workflow_id: str, topic: str, *, limit: int = PEEK_DEFAULT, after: int = 0) -> list[Event]:

@@ -5,7 +5,7 @@ Only the operations call what writes here; anyone may call what reads.
 
 import types
 import typing
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from enum import StrEnum
 from functools import cache
 from typing import Any, TypeVar
@@ -111,10 +111,17 @@ def mark_version_activated(tx: Transaction, version_id: str, now: Millis) -> Non
     tx.run("mark_version_activated", {"id": version_id, "activated_at": now})
 
 
-def replace_topics(tx: Transaction, workflow_id: str, consumers: Iterable[tuple[str, str | None]]) -> None:
+class Reading(msgspec.Struct, frozen=True):
+    """Who reads a topic, and where it finds the ordering key."""
+
+    consumer: str | None = None
+    ordering: str | None = None
+
+
+def replace_topics(tx: Transaction, workflow_id: str, topics: Mapping[str, Reading]) -> None:
     tx.run("retire_topics", {"workflow_id": workflow_id})
-    for name, consumer in consumers:
-        tx.run("declare_topic", {"workflow_id": workflow_id, "name": name, "consumer": consumer})
+    for name, reading in topics.items():
+        tx.run("declare_topic", {"workflow_id": workflow_id, "name": name, **as_params(reading)})
 
 
 def replace_handlers(tx: Transaction, workflow_id: str, handlers: Iterable[Handler], *, is_repair: bool) -> None:
@@ -278,6 +285,14 @@ def set_outcome(tx: Transaction, run_id: str, phase: Phase, outcome: MutationOut
     tx.run("set_outcome", settled)
 
 
+def unpark(tx: Transaction, run_id: str) -> None:
+    tx.run("unpark", {"id": run_id})
+
+
+def parked_runs(q: Queries, workflow_id: str) -> list[Run]:
+    return find_all(q, Run, "parked_runs", {"workflow_id": workflow_id})
+
+
 def active_runs(q: Queries, workflow_id: str | None) -> list[Run]:
     return find_all(q, Run, "active_runs", _one_or_all(workflow_id))
 
@@ -292,6 +307,8 @@ class Claim(msgspec.Struct, frozen=True):
     event_id: str | None
     status: EventStatus | None
     attempt: int | None
+    held_back_by: str | None
+    """The parked run that it waits for, because of its ordering key."""
 
 
 def claim(q: Queries, workflow_id: str, topic: str, message_id: str) -> Claim | None:
@@ -319,6 +336,7 @@ def publish_event(
     message_id: str,
     title: str,
     payload: Json,
+    ordering_key: str | None,
     created_by_run_id: str | None,
     has_cause: bool,
     now: Millis,
@@ -332,12 +350,21 @@ def publish_event(
             "message_id": message_id,
             "title": title,
             "payload": payload,
+            "ordering_key": ordering_key,
             "created_by_run_id": created_by_run_id,
             "has_cause": has_cause,
             "now": now,
         },
     )
     return None if row is None else row[0]
+
+
+def unfinished_events(q: Queries, topic_id: int, after: int, limit: int) -> list[Event]:
+    return find_all(q, Event, "unfinished_events_of_topic", {"topic_id": topic_id, "after": after, "limit": limit})
+
+
+def set_ordering_key(tx: Transaction, event_id: str, ordering_key: str | None) -> None:
+    tx.run("set_ordering_key", {"id": event_id, "ordering_key": ordering_key})
 
 
 def count_write(tx: Transaction, topic_id: int) -> None:

@@ -18,6 +18,7 @@ from keep_storage.model import (
     Json,
     Mutation,
     MutationOutcome,
+    OnUnknown,
     Phase,
     Run,
     RunStatus,
@@ -73,6 +74,11 @@ def create_run(tx: Transaction, op: CreateRun, now: Millis) -> Change[Run]:
     may_prepare = admission.handler_kind is HandlerKind.CONSUMER and op.phase is Phase.PREPARING
     if op.phase is not Phase.PENDING and not may_prepare:
         reject(Reason.PHASE_ORDER, f"A run of a {admission.handler_kind} cannot start at {op.phase}.")
+    if op.on_unknown is OnUnknown.PARK and admission.handler_kind is not HandlerKind.CONSUMER:
+        reject(
+            Reason.ONLY_CONSUMERS_PARK,
+            f"Handler {op.handler!r} is a {admission.handler_kind}; only a consumer holds events that can be parked.",
+        )
     run = Run(
         id=op.id,
         workflow_id=admission.workflow_id,
@@ -84,6 +90,8 @@ def create_run(tx: Transaction, op: CreateRun, now: Millis) -> Change[Run]:
         status=RunStatus.ACTIVE,
         mutation_outcome=MutationOutcome.NONE,
         retry_of=None,
+        on_unknown=op.on_unknown,
+        parked=False,
         title="",
         reserved_count=0,
         seen=admission.seen if op.seen is None or admission.seen is None else min(op.seen, admission.seen),
@@ -116,7 +124,7 @@ def create_retry_run(tx: Transaction, op: CreateRetryRun, now: Millis) -> Change
             "start a fresh run.",
         )
     admission = _admit(tx, op.session_id, failed.handler)
-    if admission.pending_retry_run_id != failed.id:
+    if admission.pending_retry_run_id != failed.id and not (failed.parked and not admission.pending_retry_run_id):
         reject(
             Reason.NOT_THE_PENDING_RETRY,
             f"Run {failed.id!r} is not the pending retry of workflow {admission.workflow_id!r}.",
@@ -129,6 +137,7 @@ def create_retry_run(tx: Transaction, op: CreateRetryRun, now: Millis) -> Change
         phase=Phase.EMITTING,
         status=RunStatus.ACTIVE,
         retry_of=failed.id,
+        parked=False,
         output_state=None,
         error_class=None,
         error_message="",
@@ -140,6 +149,7 @@ def create_retry_run(tx: Transaction, op: CreateRetryRun, now: Millis) -> Change
     )
     _insert(tx, retry)
     rows.transfer_reservations(tx, failed.id, retry.id, now)
+    rows.unpark(tx, failed.id)
     workflow = workflows.existing(tx, failed.workflow_id)
     rows.save_workflow(tx, replace(workflow, pending_retry_run_id=None, updated_at=now))
     return changed(
@@ -255,10 +265,12 @@ def stop(
     mutation = rows.unsettled_mutation_of_run(tx, run.id)
     held = disposition(run.phase, run.mutation_outcome, mutation.status if mutation else None)
     _may_stop(tx, run, status, held, mutation)
+    parks = held is Disposition.HOLD_UNCERTAIN and run.on_unknown is OnUnknown.PARK
 
     stopped = replace(
         run,
         status=status,
+        parked=parks,
         error_class=error.cls if error else None,
         error_message=storable(error.message) if error else "",
         error_place=storable(error.place) if error else "",
@@ -278,12 +290,20 @@ def stop(
     after = _after_stop(workflow, stopped, held, now)
     if after != workflow:
         rows.save_workflow(tx, after)
-    return changed(stopped, run.workflow_id, run.id, stopped.error_message, status=[run.status, status], events=held)
+    return changed(
+        stopped,
+        run.workflow_id,
+        run.id,
+        stopped.error_message,
+        status=[run.status, status],
+        events=held,
+        parked=parks or None,
+    )
 
 
 def _after_stop_of_handler(tx: Transaction, run: Run, held: Disposition, retry_at: Millis | None, now: Millis) -> None:
-    """What the run saw is news again. A crash is not the handler's fault, so it is not counted."""
-    if run.status is RunStatus.CRASHED:
+    """What the run saw is news again. A crash or a doubt that is parked is not the handler's fault, and not counted."""
+    if run.status is RunStatus.CRASHED or run.parked:
         rows.look_again(tx, run, now)
     else:
         rows.count_failure(tx, run, retry_at, now)
@@ -314,6 +334,8 @@ def _may_stop(q: Queries, run: Run, status: RunStatus, held: Disposition, mutati
 
 def _after_stop(workflow: Workflow, run: Run, held: Disposition, now: Millis) -> Workflow:
     """The workflow once this run has stopped. Never touches `status`: that belongs to people."""
+    if run.parked:
+        return _without(workflow, run, now)
     if run.kind is HandlerKind.CONSUMER and held is not Disposition.RELEASE:
         workflow = replace(workflow, pending_retry_run_id=run.id, updated_at=now)
     if run.status is RunStatus.FAILED_LOGIC:
@@ -329,6 +351,15 @@ def _after_stop(workflow: Workflow, run: Run, held: Disposition, now: Millis) ->
             error_run_id=run.id,
             updated_at=now,
         )
+    return workflow
+
+
+def _without(workflow: Workflow, run: Run, now: Millis) -> Workflow:
+    """The workflow goes on beside a run that is parked: also beside one whose call has waited for a person before."""
+    if workflow.error_run_id == run.id:
+        workflow = workflows.without_error(workflow, now)
+    if workflow.pending_retry_run_id == run.id:
+        workflow = replace(workflow, pending_retry_run_id=None, updated_at=now)
     return workflow
 
 

@@ -10,6 +10,7 @@ from keep_storage.model import (
     Handler,
     HandlerKind,
     ScriptVersion,
+    Topic,
     Workflow,
     WorkflowStatus,
 )
@@ -25,8 +26,11 @@ from keep_storage.operations import (
     ResumeWorkflow,
     RunNow,
 )
+from keep_storage.ordering import ordering_key
 from keep_storage.transaction import Queries, Transaction
 from keep_storage.transitions import WORKFLOW_NEXT
+
+_PAGE = 1_000
 
 
 def existing(q: Queries, workflow_id: str) -> Workflow:
@@ -94,9 +98,13 @@ def activate_script(tx: Transaction, op: ActivateScript, now: Millis) -> Change[
             f"Run {active[0].id!r} is under way; a script is exchanged between runs. Try again when it ends.",
         )
     _keeps_the_handler_that_waits(tx, workflow, op)
-    consumers = _consumer_of_each_topic(op)
+    readings = _reading_of_each_topic(op)
 
-    rows.replace_topics(tx, workflow.id, consumers.items())
+    before = rows.declared_topics(tx, workflow.id)
+    rows.replace_topics(tx, workflow.id, readings)
+    for name, topic in rows.declared_topics(tx, workflow.id).items():
+        if name not in before or before[name].ordering != topic.ordering:
+            _order_anew(tx, topic)
     handlers = (_handler(workflow.id, spec, now) for spec in op.handlers)
     rows.replace_handlers(tx, workflow.id, handlers, is_repair=op.is_repair)
     rows.mark_version_activated(tx, version.id, now)
@@ -108,21 +116,33 @@ def activate_script(tx: Transaction, op: ActivateScript, now: Millis) -> Change[
     return changed(workflow, workflow.id, None, version=version.id, number=number, status=status)
 
 
+def _order_anew(tx: Transaction, topic: Topic) -> None:
+    """The consumer of a topic finds the ordering key elsewhere now: what is unfinished gets the key that is there."""
+    after = 0
+    while page := rows.unfinished_events(tx, topic.id, after, _PAGE):
+        after = page[-1].seq
+        for event in page:
+            key = ordering_key(event.payload, topic.ordering)
+            if key != event.ordering_key:
+                rows.set_ordering_key(tx, event.id, key)
+
+
 def _keeps_the_handler_that_waits(q: Queries, workflow: Workflow, op: ActivateScript) -> None:
     """A pending retry runs `next` of the new script: without that handler its events would be held for ever."""
-    waiting = workflow.pending_retry_run_id and rows.run(q, workflow.pending_retry_run_id)
+    retry = rows.run(q, workflow.pending_retry_run_id) if workflow.pending_retry_run_id else None
     consumers = {spec.name for spec in op.handlers if spec.kind is HandlerKind.CONSUMER}
-    if waiting and waiting.handler not in consumers:
-        reject(
-            Reason.HANDLER_NOT_DECLARED,
-            f"Run {waiting.id!r} of consumer {waiting.handler!r} waits for its `next`, and this script does not "
-            "declare that consumer. Keep it, or settle the run first.",
-        )
+    for waiting in [*([retry] if retry else []), *rows.parked_runs(q, workflow.id)]:
+        if waiting.handler not in consumers:
+            reject(
+                Reason.HANDLER_NOT_DECLARED,
+                f"Run {waiting.id!r} of consumer {waiting.handler!r} waits for its `next`, and this script does not "
+                "declare that consumer. Keep it, or settle the run first.",
+            )
 
 
-def _consumer_of_each_topic(op: ActivateScript) -> dict[str, str | None]:
-    """Which handler reads which topic. Refuses what a script may not declare."""
-    consumers: dict[str, str | None] = dict.fromkeys(op.topics)
+def _reading_of_each_topic(op: ActivateScript) -> dict[str, rows.Reading]:
+    """Which handler reads which topic, and how. Refuses what a script may not declare."""
+    readings = dict.fromkeys(op.topics, rows.Reading())
     names: set[str] = set()
     for handler in op.handlers:
         if handler.name in names:
@@ -137,21 +157,27 @@ def _consumer_of_each_topic(op: ActivateScript) -> dict[str, str | None]:
                 f"Handler {handler.name!r} is a {handler.kind} and subscribes to {handler.subscribe[0]!r}; "
                 "only consumers read topics.",
             )
+        if handler.ordering is not None and (handler.kind is not HandlerKind.CONSUMER or not handler.ordering):
+            reject(
+                Reason.ONLY_CONSUMERS_ORDER,
+                f"Handler {handler.name!r} is a {handler.kind} with the ordering key {handler.ordering!r}; "
+                "only consumers have one, and it names a member of the payload.",
+            )
         for topic in handler.subscribe:
-            if topic not in consumers:
+            if topic not in readings:
                 reject(
                     Reason.TOPIC_NOT_DECLARED,
                     f"Handler {handler.name!r} subscribes to {topic!r}, which the script does not declare. "
                     "Add it to `topics`.",
                 )
-            if consumers[topic] not in (None, handler.name):
+            if readings[topic].consumer not in (None, handler.name):
                 reject(
                     Reason.TOPIC_HAS_TWO_CONSUMERS,
-                    f"Topic {topic!r} has two consumers, {consumers[topic]!r} and {handler.name!r}; "
+                    f"Topic {topic!r} has two consumers, {readings[topic].consumer!r} and {handler.name!r}; "
                     "a topic has one. Let one consumer publish to a second topic for the other.",
                 )
-            consumers[topic] = handler.name
-    return consumers
+            readings[topic] = rows.Reading(handler.name, handler.ordering)
+    return readings
 
 
 def _handler(workflow_id: str, spec: HandlerSpec, now: Millis) -> Handler:

@@ -60,11 +60,13 @@ def task(*, repairs: int = 0, next_attempt_at: Millis | None = None, held: bool 
 def snapshot(
     *handlers: HandlerView,
     retry: str | None = None,
+    parked: str | None = None,
     approval_expires_at: Millis | None = None,
     task: TaskView | None = None,
     **changed: Any,
 ) -> Snapshot:
-    """A workflow that nothing stops. `retry` names the handler of the run whose retry is pending."""
+    """A workflow that nothing stops. `retry` names the handler of the run whose retry is pending, `parked` that of one
+    that is parked and has an outcome."""
     pending = "run_stopped" if retry is not None else None
     workflow = replace(ACTIVE, pending_retry_run_id=pending, **changed)
     return Snapshot(
@@ -72,7 +74,9 @@ def snapshot(
         handlers,
         active_run_id=None,
         open_session_id=None,
-        retry_handler=retry,
+        parked=int(parked is not None),
+        retry_run_id=pending or ("run_parked" if parked is not None else None),
+        retry_handler=retry or parked,
         approval_expires_at=approval_expires_at,
         reconcile_at=None,
         task=task,
@@ -124,6 +128,19 @@ def test_a_pending_retry_waits_for_its_backoff_and_everything_else_waits_with_it
     waiting = snapshot(consumer("file", retry_at=NOW + 7), consumer("other", oldest=1), retry="file")
     assert plan(waiting, NOW) == Rest(NOW + 7, "waits before it tries again")
     assert plan(waiting, NOW + 7) == StartRetry("run_stopped", "file")
+
+
+def test_a_parked_run_with_an_outcome_goes_on_first_and_the_others_do_not_wait_with_it() -> None:
+    assert plan(snapshot(*EVERYTHING_DUE, parked="file"), NOW) == StartRetry("run_parked", "file")
+    waiting = snapshot(consumer("file", retry_at=NOW + 7), consumer("other", oldest=1), parked="file")
+    assert started(plan(waiting, NOW)) == "other"
+    assert plan(replace(waiting, handlers=waiting.handlers[:1]), NOW) == Rest(NOW + 7)
+    assert plan(waiting, NOW + 7) == StartRetry("run_parked", "file")
+
+
+def test_a_pending_retry_comes_before_what_is_parked() -> None:
+    both = snapshot(consumer("file"), consumer("other"), retry="other", parked="file")
+    assert plan(both, NOW) == StartRetry("run_stopped", "other")
 
 
 def test_the_backoff_of_another_handler_does_not_hold_up_a_retry() -> None:
@@ -288,8 +305,9 @@ def snapshots(draw: st.DrawFn, *, may_be_blocked: bool = True) -> Snapshot:
     found = draw(st.lists(handlers(), max_size=6, unique_by=lambda each: each.name))
     consumers = [each.name for each in found if each.kind is HandlerKind.CONSUMER]
     retry = draw(st.none() | st.sampled_from(consumers)) if consumers else None
+    parked = draw(st.none() | st.sampled_from(consumers)) if consumers else None
     stopped = draw(st.just({}) | blocks()) if may_be_blocked else {}
-    return snapshot(*found, retry=retry, **stopped)
+    return snapshot(*found, retry=retry, parked=parked, **stopped)
 
 
 REPAIRS = st.integers(0, 3)
@@ -346,22 +364,23 @@ def test_what_starts_is_due_and_nothing_that_comes_first_is(found: Snapshot, now
 @given(found=snapshots(may_be_blocked=False), now=TIMES)
 def test_whatever_is_due_starts_unless_a_retry_is_pending(found: Snapshot, now: Millis) -> None:
     step = plan(found, now)
-    if found.workflow.pending_retry_run_id is None:
+    if found.retry_run_id is None:
         assert isinstance(step, StartRun) == any(due(each, now) for each in found.handlers)
 
 
 @given(found=snapshots(may_be_blocked=False), now=TIMES)
 def test_a_pending_retry_is_never_overtaken_and_never_early(found: Snapshot, now: Millis) -> None:
     step = plan(found, now)
-    if found.workflow.pending_retry_run_id is None:
+    if found.retry_run_id is None:
         assert not isinstance(step, StartRetry)
         return
-    assert not isinstance(step, StartRun)
+    if found.workflow.pending_retry_run_id is not None:
+        assert not isinstance(step, StartRun)
     [stopped] = [each for each in found.handlers if each.name == found.retry_handler]
     may_start = stopped.retry_at is None or stopped.retry_at <= now
     assert isinstance(step, StartRetry) == may_start
     if isinstance(step, StartRetry):
-        assert (step.run_id, step.handler) == (found.workflow.pending_retry_run_id, found.retry_handler)
+        assert (step.run_id, step.handler) == (found.retry_run_id, found.retry_handler)
 
 
 @given(found=snapshots(), now=TIMES, repairs_max=REPAIRS, data=st.data())

@@ -171,24 +171,31 @@ def activate_script(s: State, op: ops.ActivateScript, now: int) -> None:
     must(not active_run(s, workflow_id))
     must(len({handler.name for handler in op.handlers}) == len(op.handlers))
     readers: dict[str, str | None] = dict.fromkeys(op.topics)
+    orders: dict[str, str | None] = {}
     for handler in op.handlers:
         must(handler.kind == "consumer" or not handler.subscribe)
+        must(handler.ordering is None or (handler.kind == "consumer" and handler.ordering != ""))
         for topic in handler.subscribe:
             must(topic in readers and readers[topic] in (None, handler.name))
             readers[topic] = handler.name
-    if waiting := workflow["pending_retry_run_id"]:
-        consumers = [handler.name for handler in op.handlers if handler.kind == "consumer"]
-        must(s["runs"][waiting]["handler"] in consumers)
+            orders[topic] = handler.ordering
+    consumers = [handler.name for handler in op.handlers if handler.kind == "consumer"]
+    waiting = [each for each in (workflow["pending_retry_run_id"], *parked(s, workflow_id)) if each]
+    must(all(s["runs"][each]["handler"] in consumers for each in waiting))
 
     for table in ("topics", "handlers"):
         for key, row in s[table].items():
             if key[0] == workflow_id:
                 row["declared"] = False
                 kept = {"failures": row["failures"]} if table == "handlers" and op.is_repair else {}
-                row.update({"consumer": None} if table == "topics" else UNTRIED | kept)
+                row.update({"consumer": None, "ordering": None} if table == "topics" else UNTRIED | kept)
     for topic, reader in readers.items():
         known = s["topics"].get((workflow_id, topic), {"writes": 0})
-        s["topics"][workflow_id, topic] = known | {"declared": True, "consumer": reader}
+        s["topics"][workflow_id, topic] = known | {
+            "declared": True,
+            "consumer": reader,
+            "ordering": orders.get(topic),
+        }
     for handler in op.handlers:
         declare_handler(s, workflow_id, handler)
     workflow["active_version_id"] = op.version_id
@@ -378,6 +385,7 @@ def create_run(s: State, op: ops.CreateRun, now: int) -> None:
     handler = get(s, "handlers", (workflow_id, op.handler))
     must(handler["declared"])
     must(op.phase == "pending" or (op.phase == "preparing" and handler["kind"] == "consumer"))
+    must(op.on_unknown == "pause" or handler["kind"] == "consumer")
     s["runs"][op.id] = {
         "workflow_id": workflow_id,
         "session_id": op.session_id,
@@ -387,6 +395,8 @@ def create_run(s: State, op: ops.CreateRun, now: int) -> None:
         "status": "active",
         "mutation_outcome": "",
         "retry_of": None,
+        "on_unknown": op.on_unknown,
+        "parked": False,
         "reserved_count": 0,
         "seen": seen_at_start(writes(s, workflow_id, op.handler), op.seen) if handler["kind"] == "consumer" else None,
         "prepare_result": None,
@@ -417,14 +427,46 @@ def create_retry_run(s: State, op: ops.CreateRetryRun, now: int) -> None:
     failed = get(s, "runs", op.failed_run_id)
     must(failed["mutation_outcome"] in FOR_GOOD)
     workflow = s["workflows"][admit(s, op.id, op.session_id)]
-    must(workflow["pending_retry_run_id"] == op.failed_run_id)
+    must(workflow["pending_retry_run_id"] == (None if failed["parked"] else op.failed_run_id))
     workflow["pending_retry_run_id"] = None
+    failed["parked"] = False
     again = {"session_id": op.session_id, "phase": "emitting", "status": "active", "retry_of": op.failed_run_id}
     s["runs"][op.id] = failed | again | {"cost_micros": 0, "version_id": workflow["active_version_id"]}
     for event in held(s, op.failed_run_id):
         s["reservations"][op.id, event] = {}
         if s["events"][event]["reserved_by_run_id"] == op.failed_run_id:
             s["events"][event]["reserved_by_run_id"] = op.id
+
+
+def parked(s: State, workflow_id: str) -> list[str]:
+    """The runs that wait beside their workflow."""
+    return where(s, "runs", workflow_id=workflow_id, parked=True)
+
+
+def goes_on_next(s: State, workflow_id: str) -> str | None:
+    """The run whose `next` is to run before anything else."""
+    known = [each for each in parked(s, workflow_id) if s["runs"][each]["mutation_outcome"]]
+    pending: str | None = s["workflows"][workflow_id]["pending_retry_run_id"]
+    # They are named by a growing number.
+    return pending or min(known, key=lambda each: (len(each), each), default=None)
+
+
+def order_of(s: State, event: Key) -> str | None:
+    """The ordering key of an event, as the topic's consumer declares it."""
+    where_it_is = s["topics"][event[:2]]["ordering"]
+    payload = json.loads(s["events"][event]["payload"])
+    key = payload.get(where_it_is) if isinstance(payload, dict) else None
+    return json.dumps(key) if isinstance(key, str | int) else None
+
+
+def waits_for(s: State, event: Key) -> str | None:
+    """The parked run that an event has to wait for, because both have to do with the same thing."""
+    key, reader = order_of(s, event), s["topics"][event[:2]]["consumer"]
+    for run_id in parked(s, event[0]) if key is not None else ():
+        same = s["runs"][run_id]["handler"] == reader
+        if same and any(order_of(s, each) == key for each in where(s, "events", reserved_by_run_id=run_id)):
+            return run_id
+    return None
 
 
 def held(s: State, run_id: str) -> list[Key]:
@@ -461,7 +503,7 @@ def reserve(s: State, op: ops.UpdateConsumerPhase, run: Row) -> None:
     must(len(set(named)) == len(named))
     for key in named:
         must(get(s, "topics", key[:2])["consumer"] == run["handler"])
-        must(get(s, "events", key)["status"] == "pending")
+        must(get(s, "events", key)["status"] == "pending" and not waits_for(s, key))
         s["events"][key] |= {"status": "reserved", "reserved_by_run_id": op.run_id}
         s["reservations"][op.run_id, key] = {}
     run |= {"reserved_count": len(named), "prepare_result": op.prepare_result}
@@ -487,12 +529,15 @@ def stop(s: State, run_id: str, status: str, now: int, cost_micros: int = 0, ret
     must(not waits or (status == "paused:approval" and open_approval(s, str(mutation))))
 
     run["status"] = status
+    run["parked"] = in_doubt and run["on_unknown"] == "park"
     run["cost_micros"] += cost_micros
     end_session(s, run["session_id"], "failed")
     if item := open_item(s, run_id):
         was = s["items"][item]["state"]
         s["items"][item] |= {"is_open": False, "state": "failed" if was == "processing" else was}
-    if run["kind"] == "consumer":
+    if run["parked"]:
+        go_on_without(workflow, run_id)
+    elif run["kind"] == "consumer":
         if in_doubt or waits or run["mutation_outcome"] in FOR_GOOD:
             workflow["pending_retry_run_id"] = run_id
         else:
@@ -501,12 +546,20 @@ def stop(s: State, run_id: str, status: str, now: int, cost_micros: int = 0, ret
     handler["seen"] = None
     if run["kind"] == "consumer" and not run["reserved_count"] and run["phase"] not in ("pending", "preparing"):
         handler["wake_at"] = now
-    if status != "crashed":
+    if status != "crashed" and not run["parked"]:
         handler |= {"failures": handler["failures"] + 1, "retry_at": retry_at}
     if status == "failed:logic":
         workflow["maintenance"] = True
-    if in_doubt or status in NEEDS_A_PERSON:
+    if (in_doubt or status in NEEDS_A_PERSON) and not run["parked"]:
         workflow |= {"has_error": True, "error_run_id": run_id}
+
+
+def go_on_without(workflow: Row, run_id: str) -> None:
+    """A parked run stops nothing, also if its call had waited for a person before."""
+    if workflow["pending_retry_run_id"] == run_id:
+        workflow["pending_retry_run_id"] = None
+    if workflow["error_run_id"] == run_id:
+        workflow |= NO_ERROR
 
 
 def commit_consumer(s: State, op: ops.CommitConsumer, now: int) -> None:
@@ -703,7 +756,9 @@ def settle(s: State, mutation_id: str, outcome: str, who: str, result: str | Non
         s["handlers"][run["workflow_id"], run["handler"]]["seen"] = None
     if outcome == "skipped":
         let_go(s, run_id, "skipped")
-    if stopped:
+    if run["parked"]:
+        run["parked"] = outcome in FOR_GOOD
+    elif stopped:
         workflow["pending_retry_run_id"] = run_id if outcome in FOR_GOOD else None
 
 

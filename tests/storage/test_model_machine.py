@@ -18,6 +18,7 @@ import pytest
 from hypothesis import HealthCheck, note, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
+from msgspec.structs import replace
 
 from keep_storage import ExecutionModelManager, Rejected, Store, invariants, reads
 from keep_storage import operations as ops
@@ -33,6 +34,7 @@ from keep_storage.model import (
     MaintenanceTask,
     Mutation,
     MutationStatus,
+    OnUnknown,
     Phase,
     Resolver,
     Run,
@@ -61,7 +63,7 @@ LOOKS: dict[str, tuple[str, str, str]] = {
         "(SELECT *, error <> '' AS has_error FROM workflows)",
     ),
     "versions": ("id", "workflow_id major minor", "script_versions"),
-    "topics": ("workflow_id name", "declared consumer writes", "topics"),
+    "topics": ("workflow_id name", "declared consumer ordering writes", "topics"),
     "handlers": (
         "workflow_id name",
         "kind declared schedule next_run_at state wake_at seen failures retry_at repairs",
@@ -72,7 +74,8 @@ LOOKS: dict[str, tuple[str, str, str]] = {
     "sessions": ("id", "workflow_id result handler_run_count cost_micros", "sessions"),
     "runs": (
         "id",
-        "workflow_id session_id version_id handler kind phase status mutation_outcome retry_of reserved_count seen "
+        "workflow_id session_id version_id handler kind phase status mutation_outcome retry_of on_unknown "
+        "parked reserved_count seen "
         "prepare_result mutation_result cost_micros",
         "runs",
     ),
@@ -172,14 +175,16 @@ class Duel:
         assert not broken, "\n".join(map(str, broken))
         self.is_in_the_snapshots(expected)
         self.are_listed(expected)
+        self.may_be_taken(expected)
         check_agenda(self.store.queries())
 
     def is_in_the_snapshots(self, expected: State) -> None:
         """What decides when something runs is read as the model knows it."""
-        for workflow_id, row in expected["workflows"].items():
+        for workflow_id in expected["workflows"]:
             snapshot = reads.snapshot(self.store.queries(), workflow_id)
             assert snapshot, "what exists has a snapshot"
-            retry = row["pending_retry_run_id"]
+            retry = small.goes_on_next(expected, workflow_id)
+            assert (snapshot.retry_run_id, snapshot.parked) == (retry, len(small.parked(expected, workflow_id)))
             assert snapshot.active_run_id == small.active_run(expected, workflow_id)
             assert snapshot.open_session_id == small.open_session(expected, workflow_id)
             assert snapshot.retry_handler == (expected["runs"][retry]["handler"] if retry else None)
@@ -228,7 +233,8 @@ class Duel:
         troubled = {
             key
             for key, row in expected["workflows"].items()
-            if row["status"] != "archived" and (row["has_error"] or row["maintenance"] or key in asked)
+            if row["status"] != "archived"
+            and (row["has_error"] or row["maintenance"] or key in asked or self.doubts_are_parked(expected, key))
         }
         assert {each.id for each in reads.workflows_needing_attention(q)} == troubled
         for version_id in expected["versions"]:
@@ -242,6 +248,21 @@ class Duel:
             assert {each.id for each in reads.mutations_of_version(q, version_id, limit=1000)} == made
             found = [(each.item_id, each.attempt) for each in reads.items_of_version(q, version_id, limit=1000)]
             assert found == sorted(items)
+
+    def doubts_are_parked(self, expected: State, workflow_id: str) -> bool:
+        return any(not expected["runs"][each]["mutation_outcome"] for each in small.parked(expected, workflow_id))
+
+    def may_be_taken(self, expected: State) -> None:
+        """What is pending and waits for nobody is what a consumer sees."""
+        q = self.store.queries()
+        for workflow_id, topic in expected["topics"]:
+            mine = [key for key in small.where(expected, "events", status="pending") if key[:2] == (workflow_id, topic)]
+            free = {key[2] for key in mine if not small.waits_for(expected, key)}
+            assert {each.message_id for each in reads.peek(q, workflow_id, topic, limit=1000)} == free
+            for key in mine:
+                assert (reads.peek_one(q, *key) is not None) == (
+                    key[2] in free and expected["topics"][workflow_id, topic]["declared"]
+                )
 
     def look(self) -> State:
         state: State = {
@@ -357,6 +378,7 @@ CHANGES = (
     ("sessions", "result"),
     ("runs", "phase"),
     ("runs", "status"),
+    ("runs", "parked"),
     ("events", "status"),
     ("mutations", "status"),
     ("approvals", "status"),
@@ -376,20 +398,23 @@ UNKNOWN = "unknown"
 
 POLL = HandlerSpec("poll", HandlerKind.PRODUCER, schedule='{"interval":"5m"}', first_run_at=1)
 DIGEST = HandlerSpec("digest", HandlerKind.JOB, schedule='{"cron":"0 8 * * *"}', first_run_at=1)
-FILE = HandlerSpec("file", HandlerKind.CONSUMER, subscribe=("mail",))
+FILE = HandlerSpec("file", HandlerKind.CONSUMER, subscribe=("mail",), ordering="to")
 ANNOUNCE = HandlerSpec("announce", HandlerKind.CONSUMER, subscribe=("rows",))
 
 SCRIPTS: tuple[tuple[tuple[str, ...], tuple[HandlerSpec, ...]], ...] = (
     (("mail", "rows"), (FILE, ANNOUNCE, POLL, DIGEST)),
-    (("mail", "rows"), (HandlerSpec("file", HandlerKind.CONSUMER, subscribe=("mail", "rows")), POLL, DIGEST)),
+    (("mail", "rows"), (HandlerSpec("file", HandlerKind.CONSUMER, ("mail", "rows"), "cc"), POLL, DIGEST)),
     (("mail",), (FILE, HandlerSpec("poll", HandlerKind.JOB, schedule='{"interval":"1h"}', first_run_at=2))),
 )
 BAD_SCRIPTS: tuple[tuple[tuple[str, ...], tuple[HandlerSpec, ...]], ...] = (
     (("rows",), (FILE,)),
     (("mail",), (FILE, HandlerSpec("twice", HandlerKind.CONSUMER, subscribe=("mail",)))),
     (("mail",), (FILE, FILE)),
+    (("mail",), (FILE, replace(POLL, ordering="to"))),
+    (("mail",), (replace(FILE, ordering=""),)),
     (("mail",), (HandlerSpec("poll", HandlerKind.PRODUCER, subscribe=("mail",)),)),
 )
+PAYLOADS = ('{"to":1,"cc":{"x":1}}', '{"to":2,"cc":{"x":1}}', '{"to":null,"cc":"a"}', "2")
 BAD_PUBLISHES = (
     ("nowhere", "m1", "Mail"),
     ("mail", "", "Mail"),
@@ -450,9 +475,7 @@ class Author:
             taken = self.one(list(self.s["events"].values()))["id"]
             return (Publish(taken, self.one(topics), self.fresh("m"), "Mail"),)
         return tuple(
-            Publish(
-                self.fresh("evt"), self.one(topics), message, self.one(("Mail", "Mail, again")), self.one(("1", "2"))
-            )
+            Publish(self.fresh("evt"), self.one(topics), message, self.one(("Mail", "Mail, again")), self.one(PAYLOADS))
             for message in self.some((*MESSAGES, self.fresh("m")), most)
         )
 
@@ -492,7 +515,7 @@ class Author:
             return ops.CreateSession(self.fresh("ses"), workflow_id, "test")
         if self.likely(5):
             return ops.FinishSession(session)
-        if retry := self.s["workflows"][workflow_id]["pending_retry_run_id"]:
+        if retry := small.goes_on_next(self.s, workflow_id):
             return ops.CreateRetryRun(self.fresh("run"), retry, session)
         handlers = [key[1] for key, row in self.s["handlers"].items() if key[0] == workflow_id and row["declared"]]
         handler = "digest" if "digest" in handlers and self.likely(20) else self.one(handlers)
@@ -500,7 +523,9 @@ class Author:
         if repaired and self.likely(50):
             handler = self.one(repaired)
         starts = self.s["handlers"][workflow_id, handler]["kind"] == "consumer" and self.likely(80)
-        return ops.CreateRun(self.fresh("run"), session, handler, Phase.PREPARING if starts else Phase.PENDING)
+        phase, kind = Phase.PREPARING if starts else Phase.PENDING, self.s["handlers"][workflow_id, handler]["kind"]
+        on_unknown = OnUnknown.PARK if kind == "consumer" and self.likely(50) else OnUnknown.PAUSE
+        return ops.CreateRun(self.fresh("run"), session, handler, phase, on_unknown=on_unknown)
 
     def the_run_goes_on(self) -> Operation | None:
         if not self.active_runs():
@@ -736,7 +761,8 @@ class Author:
             forward = [key for key, row in self.s["runs"].items() if row["mutation_outcome"] in small.FOR_GOOD]
             run_id = self.one(forward) if forward and self.likely(60) else str(self.known("runs"))
             return ops.CreateRetryRun(self.fresh("run"), run_id, session)
-        return ops.CreateRun(self.fresh("run"), session, self.one(("file", "poll", "digest", UNKNOWN)))
+        handler, on_unknown = self.one(("file", "poll", "digest", UNKNOWN)), self.one(list(OnUnknown))
+        return ops.CreateRun(self.fresh("run"), session, handler, on_unknown=on_unknown)
 
     def any_phase(self) -> Operation:
         run_id = self.a_run()

@@ -12,12 +12,13 @@ from keep_storage.model import (
     HandlerKind,
     ItemState,
     MutationStatus,
+    OnUnknown,
     Phase,
     Resolver,
     RunStatus,
 )
 from keep_storage.operations import AskFirst, HandlerSpec, ItemScope, Publish, Reserve
-from tests.storage.world import HANDLERS, TOPICS, WORKFLOW, CountingClock, World, contents
+from tests.storage.world import HANDLERS, TOPICS, WORKFLOW, CountingClock, World, contents, ordered
 
 Attempt = Callable[[World], Any]
 ATTEMPTS: list[tuple[Reason, Attempt]] = []
@@ -311,6 +312,21 @@ def two_consumers_on_one_topic(world: World) -> None:
 @meets(Reason.ONLY_CONSUMERS_SUBSCRIBE)
 def a_producer_that_subscribes(world: World) -> None:
     activate(world, ("mail",), HandlerSpec("poll", HandlerKind.PRODUCER, ("mail",)))
+
+
+@meets(Reason.ONLY_CONSUMERS_ORDER)
+def a_producer_with_an_ordering_key(world: World) -> None:
+    activate(world, ("mail",), HandlerSpec("poll", HandlerKind.PRODUCER, ordering="to"))
+
+
+@meets(Reason.ONLY_CONSUMERS_ORDER)
+def an_ordering_key_that_is_nowhere(world: World) -> None:
+    activate(world, ("mail",), HandlerSpec("file", HandlerKind.CONSUMER, ("mail",), ordering=""))
+
+
+@meets(Reason.ONLY_CONSUMERS_PARK)
+def a_job_that_would_be_parked(world: World) -> None:
+    world.model.create_run("run_x", world.session(), "digest", on_unknown=OnUnknown.PARK)
 
 
 # The workflow may not do this now.
@@ -749,6 +765,15 @@ def skipping_an_event_that_was_consumed(world: World) -> None:
     world.publish("m1")
     world.model.commit_consumer(world.emitting("m1").id)
     world.model.skip_event(WORKFLOW, "mail", "m1")
+
+
+@meets(Reason.EVENT_HELD_BACK)
+def reserving_an_event_whose_key_is_parked(world: World) -> None:
+    activate(world, TOPICS, *ordered("to"))
+    world.model.publish_events(WORKFLOW, (world.mail("m1", payload='{"to":1}'), world.mail("m2", payload='{"to":1}')))
+    world.on_unknown = OnUnknown.PARK
+    world.uncertain("m1")
+    prepare(world, world.start().id, Reserve("mail", ("m2",)))
 
 
 @meets(Reason.TITLE_INVALID)

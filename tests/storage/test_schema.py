@@ -153,25 +153,31 @@ def test_healthy_workflows_cost_nothing_when_those_that_need_attention_are_asked
     sql = statements.queries()["workflows_needing_attention"].sql
     plan = [str(row[3]) for row in database.execute(f"EXPLAIN QUERY PLAN {sql}")]
     looked = {step.partition(" USING ")[2].removeprefix("COVERING ") for step in plan if step.startswith("SCAN")}
-    assert looked == {"INDEX workflows_in_error", "INDEX workflows_in_maintenance", "INDEX approvals_open"}
+    assert looked == {
+        "INDEX workflows_in_error",
+        "INDEX workflows_in_maintenance",
+        "INDEX approvals_open",
+        "INDEX runs_parked",
+    }
 
 
 def test_an_illegal_row_cannot_be_written_whoever_writes_it(database: apsw.Connection) -> None:
     wrong = [
         (
             "reserved_event_names_its_run",
-            "INSERT INTO events VALUES (1,'e',1,'m','t','{}','reserved',1,NULL,NULL,0,0,0)",
+            "INSERT INTO events VALUES (1,'e',1,'m','t','{}','reserved',NULL,1,NULL,NULL,0,0,0)",
         ),
-        ("event_title", "INSERT INTO events VALUES (1,'e',1,'m','','{}','pending',1,NULL,NULL,0,0,0)"),
+        ("event_title", "INSERT INTO events VALUES (1,'e',1,'m','','{}','pending',NULL,1,NULL,NULL,0,0,0)"),
         (
             "committed_phase_is_committed_status",
-            "INSERT INTO runs (id,workflow_id,session_id,version_id,handler,kind,phase,status,created_at,ended_at)"
-            " VALUES ('r','w','s','v','h','producer','committed','crashed',0,1)",
+            "INSERT INTO runs (id,workflow_id,session_id,version_id,handler,kind,phase,status,on_unknown,created_at,"
+            "ended_at) VALUES ('r','w','s','v','h','producer','committed','crashed','pause',0,1)",
         ),
         (
             "outcome_comes_with_mutated",
-            "INSERT INTO runs (id,workflow_id,session_id,version_id,handler,kind,phase,status,mutation_outcome,"
-            "mutation_result,created_at) VALUES ('r','w','s','v','h','consumer','preparing','active','success','1',0)",
+            "INSERT INTO runs (id,workflow_id,session_id,version_id,handler,kind,phase,status,on_unknown,"
+            "mutation_outcome,mutation_result,created_at) VALUES ('r','w','s','v','h','consumer','preparing','active',"
+            "'pause','success','1',0)",
         ),
         (
             "error_has_a_class",
@@ -203,9 +209,19 @@ def test_an_illegal_row_cannot_be_written_whoever_writes_it(database: apsw.Conne
             "INSERT INTO handlers (workflow_id,name,kind,declared,seen,updated_at) VALUES ('w','h','job',1,5,0)",
         ),
         (
+            "only_consumers_park",
+            "INSERT INTO runs (id,workflow_id,session_id,version_id,handler,kind,phase,status,on_unknown,created_at)"
+            " VALUES ('r','w','s','v','h','job','pending','active','park',0)",
+        ),
+        (
+            "parked_run_has_stopped",
+            "INSERT INTO runs (id,workflow_id,session_id,version_id,handler,kind,phase,status,on_unknown,parked,seen,"
+            "created_at) VALUES ('r','w','s','v','h','consumer','preparing','active','park',1,0,0)",
+        ),
+        (
             "consumer_run_says_what_it_saw",
-            "INSERT INTO runs (id,workflow_id,session_id,version_id,handler,kind,phase,status,created_at)"
-            " VALUES ('r','w','s','v','h','consumer','preparing','active',0)",
+            "INSERT INTO runs (id,workflow_id,session_id,version_id,handler,kind,phase,status,on_unknown,created_at)"
+            " VALUES ('r','w','s','v','h','consumer','preparing','active','pause',0)",
         ),
     ]
     for constraint, statement in wrong:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import apsw
+import msgspec
 
 from keep_storage import ExecutionModelManager, Store, invariants, reads, rows
 from keep_storage.model import (
@@ -19,6 +20,7 @@ from keep_storage.model import (
     MaintenanceTask,
     Mutation,
     MutationStatus,
+    OnUnknown,
     Phase,
     Run,
     RunStatus,
@@ -36,6 +38,11 @@ HANDLERS = (
     HandlerSpec("announce", HandlerKind.CONSUMER, subscribe=("rows",)),
     HandlerSpec("digest", HandlerKind.JOB, schedule='{"cron":"0 8 * * *"}', first_run_at=0),
 )
+
+
+def ordered(by: str | None) -> tuple[HandlerSpec, ...]:
+    """The handlers, with an ordering key for the consumer `file`."""
+    return tuple(msgspec.structs.replace(each, ordering=by) if each.name == "file" else each for each in HANDLERS)
 
 
 class CountingClock:
@@ -56,6 +63,8 @@ class World:
         self.clock = CountingClock()
         self.store = store or Store.in_memory(self.clock)
         self.model = ExecutionModelManager(self.store)
+        self.on_unknown = OnUnknown.PAUSE
+        """What stands still over the doubts of consumers that start from now on."""
         self._counter = itertools.count(1)
         if deploy:
             self.deploy()
@@ -88,7 +97,9 @@ class World:
         """A run that has just started: a consumer's is `preparing`."""
         consumer = next((spec.kind is HandlerKind.CONSUMER for spec in HANDLERS if spec.name == handler), False)
         phase = Phase.PREPARING if consumer else Phase.PENDING
-        return self.model.create_run(self.name("run"), self.session(workflow), handler, phase)
+        on_unknown = self.on_unknown if consumer else OnUnknown.PAUSE
+        session = self.session(workflow)
+        return self.model.create_run(self.name("run"), session, handler, phase, on_unknown=on_unknown)
 
     def prepared(self, *message_ids: str, handler: str = "file", topic: str = "mail") -> Run:
         """A consumer run that has reserved these events."""

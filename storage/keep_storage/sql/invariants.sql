@@ -2,11 +2,11 @@
 -- Those marked (deep) look at finished work too; they are for tests and `keep doctor`, not for every start.
 
 -- name: reserved_event_has_a_living_holder
--- A reserved event is held by an active run or by the pending retry of its workflow.
+-- A reserved event is held by an active run, by the pending retry of its workflow, or by a run that is parked.
 SELECT e.id, e.message_id, r.id, r.status FROM events e
 JOIN runs r ON r.id = e.reserved_by_run_id
 JOIN workflows w ON w.id = r.workflow_id
-WHERE e.status = 'reserved' AND r.status <> 'active' AND w.pending_retry_run_id IS DISTINCT FROM r.id;
+WHERE e.status = 'reserved' AND r.status <> 'active' AND r.parked = 0 AND w.pending_retry_run_id IS DISTINCT FROM r.id;
 
 -- name: reserved_event_is_of_its_holders_workflow
 -- A run holds events of its own workflow only.
@@ -36,11 +36,12 @@ WHERE m.status NOT IN ('applied', 'failed')
     AND r.status IN ('committed', 'failed:logic');
 
 -- name: doubt_stops_the_workflow
--- A stopped run with an unsettled mutation shows as its workflow's error.
+-- A stopped run with an unsettled mutation shows as its workflow's error, unless it is parked.
 SELECT m.id, w.id FROM mutations m
 JOIN runs r ON r.id = m.run_id
 JOIN workflows w ON w.id = m.workflow_id
-WHERE m.status NOT IN ('applied', 'failed') AND r.status <> 'active' AND w.error_run_id IS DISTINCT FROM r.id;
+WHERE m.status NOT IN ('applied', 'failed') AND r.status <> 'active' AND r.parked = 0
+    AND w.error_run_id IS DISTINCT FROM r.id;
 
 -- name: doubt_of_a_consumer_is_in_mutating
 -- The mutation of a consumer is unsettled only while its run is in the phase `mutating`.
@@ -53,6 +54,22 @@ SELECT w.id, r.id, r.status, r.mutation_outcome FROM workflows w JOIN runs r ON 
 WHERE r.workflow_id <> w.id OR r.kind <> 'consumer' OR r.status IN ('active', 'committed')
     OR NOT (r.mutation_outcome IN ('success', 'skipped')
         OR EXISTS (SELECT 1 FROM mutations m WHERE m.run_id = r.id AND m.status NOT IN ('applied', 'failed')));
+
+-- name: parked_run_waits_beside_its_workflow
+-- A parked run is in doubt, or has an outcome and waits for its `next`; and it is not what stops its workflow.
+SELECT r.id, r.mutation_outcome, w.error_run_id, w.pending_retry_run_id FROM runs r
+JOIN workflows w ON w.id = r.workflow_id
+WHERE r.parked = 1 AND (w.error_run_id = r.id OR w.pending_retry_run_id = r.id
+    OR NOT (r.mutation_outcome IN ('success', 'skipped')
+        OR EXISTS (SELECT 1 FROM mutations m WHERE m.run_id = r.id AND m.status NOT IN ('applied', 'failed'))));
+
+-- name: nobody_overtakes_a_parked_run
+-- While a run is parked, no run of its handler holds another event with an ordering key that it holds.
+SELECT p.id, r.id, e.id FROM runs p
+JOIN events h ON h.reserved_by_run_id = p.id AND h.status = 'reserved'
+JOIN runs r ON r.workflow_id = p.workflow_id AND r.status = 'active' AND r.handler = p.handler AND r.retry_of IS NULL
+JOIN events e ON e.reserved_by_run_id = r.id AND e.status = 'reserved' AND e.ordering_key = h.ordering_key
+WHERE p.parked = 1;
 
 -- name: active_run_means_nothing_in_the_way
 -- While a run is active its workflow has no error of another run, no maintenance and no pending retry. The host may

@@ -49,12 +49,14 @@ UPDATE script_versions SET activated_at = :activated_at WHERE id = :id;
 
 -- name: retire_topics
 -- Before a new script declares its topics: those it does not name again stay, without a reader.
-UPDATE topics SET declared = 0, consumer = NULL WHERE workflow_id = :workflow_id;
+UPDATE topics SET declared = 0, consumer = NULL, ordering = NULL WHERE workflow_id = :workflow_id;
 
 -- name: declare_topic
 -- A topic of the active script and the one consumer that subscribes to it.
-INSERT INTO topics (workflow_id, name, declared, consumer) VALUES (:workflow_id, :name, 1, :consumer)
-ON CONFLICT (workflow_id, name) DO UPDATE SET declared = 1, consumer = excluded.consumer;
+INSERT INTO topics (workflow_id, name, declared, consumer, ordering)
+VALUES (:workflow_id, :name, 1, :consumer, :ordering)
+ON CONFLICT (workflow_id, name) DO UPDATE SET
+    declared = 1, consumer = excluded.consumer, ordering = excluded.ordering;
 
 -- name: topics_of_workflow
 -- Its topics, declared or retired.
@@ -197,11 +199,14 @@ SELECT * FROM sessions WHERE ended_at IS NULL
 ORDER BY id;
 
 -- name: workflow_at_work
--- A workflow, and what it is busy with: the active run, the open session, the handler whose retry is pending.
+-- A workflow, and what it is busy with: the active run, the open session, what is parked, and the run whose `next` is
+-- to run: the pending retry, or the first that is parked with an outcome.
 SELECT w.*,
     (SELECT id FROM runs WHERE workflow_id = w.id AND status = 'active'),
     (SELECT id FROM sessions WHERE workflow_id = w.id AND ended_at IS NULL),
-    (SELECT handler FROM runs WHERE id = w.pending_retry_run_id),
+    (SELECT COUNT(*) FROM runs WHERE workflow_id = w.id AND parked = 1),
+    COALESCE(w.pending_retry_run_id,
+        (SELECT MIN(id) FROM runs WHERE workflow_id = w.id AND parked = 1 AND mutation_outcome <> '')),
     (SELECT MIN(expires_at) FROM approvals WHERE workflow_id = w.id AND status = 'open'),
     (SELECT MIN(next_reconcile_at) FROM mutations WHERE workflow_id = w.id AND next_reconcile_at IS NOT NULL)
 FROM workflows w WHERE w.id = :id;
@@ -231,6 +236,7 @@ SELECT w.id, CASE
     WHEN EXISTS (SELECT 1 FROM sessions s WHERE s.workflow_id = w.id AND s.ended_at IS NULL) THEN 0
     WHEN w.pending_retry_run_id IS NOT NULL THEN COALESCE((SELECT h.retry_at FROM runs r
         JOIN handlers h ON h.workflow_id = r.workflow_id AND h.name = r.handler WHERE r.id = w.pending_retry_run_id), 0)
+    WHEN EXISTS (SELECT 1 FROM runs r WHERE r.workflow_id = w.id AND r.parked = 1 AND r.mutation_outcome <> '') THEN 0
     END
 FROM workflows w WHERE w.status = 'active' AND w.error = '' AND w.maintenance = 0;
 
@@ -260,11 +266,12 @@ SELECT t.workflow_id, COALESCE(t.next_attempt_at, 0) FROM maintenance_tasks t JO
 WHERE t.status = 'open' AND t.held_version_id IS NULL AND w.status <> 'archived';
 
 -- name: workflows_needing_attention
--- Those that a person should look at: in error, under repair (as is every one with a held proposal), or with a
--- question.
+-- Those that a person should look at: in error, under repair (as is every one with a held proposal), with a parked
+-- doubt, or with a question.
 SELECT * FROM workflows WHERE status <> 'archived' AND id IN (
     SELECT id FROM workflows WHERE error <> ''
     UNION SELECT id FROM workflows WHERE maintenance = 1
+    UNION SELECT workflow_id FROM runs WHERE parked = 1 AND mutation_outcome = ''
     UNION SELECT workflow_id FROM approvals WHERE status = 'open')
 ORDER BY id;
 
@@ -282,11 +289,11 @@ WHERE s.id = :session_id;
 -- name: insert_run
 -- A run that starts.
 INSERT INTO runs (
-    id, workflow_id, session_id, version_id, handler, kind, phase, status, mutation_outcome, retry_of, title,
-    reserved_count, seen, prepare_result, mutation_result, logs, cost_micros, created_at)
+    id, workflow_id, session_id, version_id, handler, kind, phase, status, mutation_outcome, retry_of, on_unknown,
+    title, reserved_count, seen, prepare_result, mutation_result, logs, cost_micros, created_at)
 VALUES (
     :id, :workflow_id, :session_id, :version_id, :handler, :kind, :phase, :status, :mutation_outcome, :retry_of,
-    :title, :reserved_count, :seen, :prepare_result, :mutation_result, :logs, :cost_micros, :created_at)
+    :on_unknown, :title, :reserved_count, :seen, :prepare_result, :mutation_result, :logs, :cost_micros, :created_at)
 ON CONFLICT (id) DO NOTHING RETURNING id;
 
 -- name: run_by_id
@@ -296,7 +303,7 @@ SELECT * FROM runs WHERE id = :id;
 -- name: save_run
 -- Everything about a run that can change, but its phase alone: set_phase does that.
 UPDATE runs SET
-    phase = :phase, status = :status, mutation_outcome = :mutation_outcome, title = :title,
+    phase = :phase, status = :status, parked = :parked, mutation_outcome = :mutation_outcome, title = :title,
     reserved_count = :reserved_count, prepare_result = :prepare_result, mutation_result = :mutation_result,
     output_state = :output_state, error_class = :error_class, error_message = :error_message,
     error_place = :error_place, logs = :logs, cost_micros = :cost_micros, ended_at = :ended_at
@@ -316,6 +323,14 @@ WHERE id = :id;
 UPDATE runs SET phase = :phase, mutation_outcome = :mutation_outcome, mutation_result = :mutation_result
 WHERE id = :id;
 
+-- name: unpark
+-- The doubt that it was parked over is settled, and somebody goes on from there.
+UPDATE runs SET parked = 0 WHERE id = :id;
+
+-- name: parked_runs
+-- The runs of a workflow that wait for an outcome, or with one for their `next`.
+SELECT * FROM runs WHERE workflow_id = :workflow_id AND parked = 1 ORDER BY id;
+
 -- name: active_runs
 -- What a dead process left behind.
 SELECT * FROM runs WHERE status = 'active' AND (workflow_id = :workflow_id OR :everywhere = 1) ORDER BY id;
@@ -332,11 +347,14 @@ SELECT * FROM runs WHERE version_id = :version_id AND id > :after ORDER BY id LI
 -- Append, or let the last write win while the event is pending. Nothing comes back if it is pinned, or if it is the
 -- same and has no new cause.
 INSERT INTO events (
-    id, topic_id, message_id, title, payload, status, attempt, created_by_run_id, caused, created_at,
+    id, topic_id, message_id, title, payload, status, ordering_key, attempt, created_by_run_id, caused, created_at,
     updated_at)
-VALUES (:id, :topic_id, :message_id, :title, :payload, 'pending', 1, :created_by_run_id, :has_cause, :now, :now)
+VALUES (
+    :id, :topic_id, :message_id, :title, :payload, 'pending', :ordering_key, 1, :created_by_run_id, :has_cause, :now,
+    :now)
 ON CONFLICT (topic_id, message_id) DO UPDATE SET
-    title = excluded.title, payload = excluded.payload, updated_at = excluded.updated_at,
+    title = excluded.title, payload = excluded.payload, ordering_key = excluded.ordering_key,
+    updated_at = excluded.updated_at,
     caused = CASE WHEN excluded.caused = 1 THEN 1 ELSE events.caused END
 WHERE events.status = 'pending'
     AND (:has_cause = 1 OR events.title <> excluded.title OR events.payload <> excluded.payload)
@@ -364,8 +382,12 @@ SELECT e.* FROM topics t JOIN events e ON e.topic_id = t.id AND e.message_id = :
 WHERE t.workflow_id = :workflow_id AND t.name = :topic;
 
 -- name: claimable_event
--- What decides whether a run may reserve an event: also found when the event is not there but the topic is.
-SELECT t.consumer, e.id, e.status, e.attempt
+-- What decides whether a run may reserve an event: also found when the event is not there but the topic is. The last
+-- one is the parked run of that consumer that holds an event with the same ordering key.
+SELECT t.consumer, e.id, e.status, e.attempt, (
+    SELECT MIN(r.id) FROM runs r JOIN events h ON h.reserved_by_run_id = r.id AND h.status = 'reserved'
+    WHERE r.workflow_id = t.workflow_id AND r.parked = 1 AND r.handler = t.consumer
+        AND h.ordering_key = e.ordering_key)
 FROM topics t LEFT JOIN events e ON e.topic_id = t.id AND e.message_id = :message_id
 WHERE t.workflow_id = :workflow_id AND t.name = :topic AND t.declared = 1;
 
@@ -408,10 +430,23 @@ SELECT :to_run_id, event_id, attempt, :now FROM reservations WHERE run_id = :fro
 UPDATE events SET status = 'skipped', updated_at = :now WHERE id = :event_id AND status = 'pending';
 
 -- name: peek_events
--- Pending events of a topic, oldest first, after a cursor.
+-- Pending events of a topic that wait for no parked run, oldest first, after a cursor.
 SELECT e.* FROM topics t JOIN events e ON e.topic_id = t.id
 WHERE t.workflow_id = :workflow_id AND t.name = :topic AND e.status = 'pending' AND e.seq > :after
+    AND (e.ordering_key IS NULL OR NOT EXISTS (
+        SELECT 1 FROM runs r JOIN events h ON h.reserved_by_run_id = r.id AND h.status = 'reserved'
+        WHERE r.workflow_id = t.workflow_id AND r.parked = 1 AND r.handler = t.consumer
+            AND h.ordering_key = e.ordering_key))
 ORDER BY e.seq LIMIT :limit;
+
+-- name: unfinished_events_of_topic
+-- Those whose ordering key matters, after a cursor.
+SELECT e.* FROM events e WHERE e.topic_id = :topic_id AND e.seq > :after AND e.status IN ('pending', 'reserved')
+ORDER BY e.seq LIMIT :limit;
+
+-- name: set_ordering_key
+-- Its consumer finds the key elsewhere now.
+UPDATE events SET ordering_key = :ordering_key WHERE id = :id;
 
 -- name: events_of_topic
 -- All events of a topic in append order, whatever became of them.

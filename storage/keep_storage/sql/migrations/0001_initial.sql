@@ -76,6 +76,7 @@ CREATE TABLE topics (
     name        TEXT NOT NULL,
     declared    INTEGER NOT NULL CONSTRAINT topic_declared CHECK (declared IN (0, 1)),
     consumer    TEXT,
+    ordering    TEXT,   -- where in a payload the ordering key is
     writes      INTEGER NOT NULL DEFAULT 0,
     CONSTRAINT topic_is_unique UNIQUE (workflow_id, name),
     CONSTRAINT undeclared_topic_has_no_consumer CHECK (declared = 1 OR consumer IS NULL)
@@ -114,6 +115,8 @@ CREATE TABLE runs (
     mutation_outcome TEXT NOT NULL DEFAULT ''
         CONSTRAINT run_mutation_outcome CHECK (mutation_outcome IN ('', 'success', 'failure', 'skipped')),
     retry_of         TEXT REFERENCES runs (id),
+    on_unknown       TEXT NOT NULL CONSTRAINT run_on_unknown CHECK (on_unknown IN ('pause', 'park')),
+    parked           INTEGER NOT NULL DEFAULT 0 CONSTRAINT run_parked CHECK (parked IN (0, 1)),
     title            TEXT NOT NULL DEFAULT '',
     reserved_count   INTEGER NOT NULL DEFAULT 0,
     seen             INTEGER,
@@ -138,10 +141,14 @@ CREATE TABLE runs (
     CONSTRAINT result_means_success CHECK ((mutation_result IS NULL) = (mutation_outcome <> 'success')),
     CONSTRAINT prepared_run_has_a_prepare_result CHECK
         (kind <> 'consumer' OR phase IN ('pending', 'preparing') OR prepare_result IS NOT NULL),
+    CONSTRAINT only_consumers_park CHECK (on_unknown = 'pause' OR kind = 'consumer'),
+    CONSTRAINT parked_run_has_stopped CHECK
+        (parked = 0 OR (on_unknown = 'park' AND status IN ('paused:reconciliation', 'failed:internal', 'crashed'))),
     CONSTRAINT consumer_run_says_what_it_saw CHECK ((kind = 'consumer') = (seen IS NOT NULL))
 ) STRICT;
 
 CREATE UNIQUE INDEX one_active_run ON runs (workflow_id) WHERE status = 'active';
+CREATE INDEX runs_parked ON runs (workflow_id, id) WHERE parked = 1;
 CREATE INDEX runs_of_session ON runs (session_id);
 CREATE INDEX runs_of_workflow ON runs (workflow_id, id);
 CREATE INDEX runs_of_version ON runs (version_id, id);
@@ -157,6 +164,7 @@ CREATE TABLE events (
     payload            TEXT NOT NULL,
     status             TEXT NOT NULL
         CONSTRAINT event_status CHECK (status IN ('pending', 'reserved', 'consumed', 'skipped')),
+    ordering_key       TEXT,
     attempt            INTEGER NOT NULL DEFAULT 1 CONSTRAINT event_attempt CHECK (attempt >= 1),
     reserved_by_run_id TEXT REFERENCES runs (id),
     created_by_run_id  TEXT REFERENCES runs (id),

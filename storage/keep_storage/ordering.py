@@ -1,0 +1,28 @@
+"""Ordering keys: which events a consumer wants in order, by a member of their payload. Pure.
+
+A consumer declares where the key is (`customer.id`). While a run is parked over an unknown outcome, other events with
+a key that it holds wait for it; events without a key wait for nobody.
+"""
+
+import hashlib
+from typing import Any, Final
+
+import msgspec
+
+from keep_storage.model import Json
+
+_CHARS_MAX: Final = 256
+
+
+def ordering_key(payload: Json, ordering: str | None) -> str | None:
+    """The key of an event, if its consumer declares one and the payload has a text, a number or a truth value there."""
+    if ordering is None:
+        return None
+    found: Any = msgspec.json.decode(payload)
+    for member in ordering.split("."):
+        found = found.get(member) if isinstance(found, dict) else None
+    if not isinstance(found, str | int | float):
+        return None
+    # As JSON, so that the number 7 and the text "7" are two keys.
+    text = msgspec.json.encode(found).decode()
+    return text if len(text) <= _CHARS_MAX else hashlib.sha256(text.encode()).hexdigest()

@@ -1,0 +1,210 @@
+"""Contained damage: a run that is parked over an unknown outcome holds its events, and its workflow goes on."""
+
+import pytest
+
+from keep_storage import Reason, Rejected, reads
+from keep_storage.model import FailureClass, Mutation, MutationStatus, OnUnknown, Phase, Resolver, Run, RunStatus
+from keep_storage.operations import RunError
+from tests.storage.world import HANDLERS, TOPICS, WORKFLOW, World, ordered
+
+
+@pytest.fixture
+def parking(world: World) -> World:
+    """A workflow whose consumers park, with a topic whose events are in order by `to`."""
+    world.on_unknown = OnUnknown.PARK
+    activate(world, "to")
+    world.model.publish_events(
+        WORKFLOW,
+        tuple(world.mail(each, payload=f'{{"to":{number}}}') for each, number in (("a1", 1), ("a2", 1), ("b1", 2))),
+    )
+    return world
+
+
+def activate(world: World, ordering: str | None) -> None:
+    number = len(reads.versions(world.store.queries(), WORKFLOW))
+    version = world.model.add_script_version(world.name("ver"), WORKFLOW, 1, number, f"ordered by {ordering}")
+    world.model.activate_script(version.id, TOPICS, ordered(ordering))
+
+
+def peek(world: World) -> list[str]:
+    return [each.message_id for each in reads.peek(world.store.queries(), WORKFLOW, "mail")]
+
+
+def retry(world: World, run_id: str) -> Run:
+    return world.model.create_retry_run(world.name("run"), run_id, world.session())
+
+
+def file_one(world: World, message_id: str) -> None:
+    world.model.commit_consumer(world.emitting(message_id).id)
+
+
+def test_a_doubt_that_is_parked_does_not_stop_its_workflow(parking: World) -> None:
+    doubt = parking.uncertain("a1")
+    workflow, run = parking.workflow(), parking.run(doubt.run_id)
+    assert (workflow.error, workflow.error_run_id, workflow.pending_retry_run_id) == ("", None, None)
+    assert (run.parked, run.status, run.phase) == (True, RunStatus.PAUSED_RECONCILIATION, Phase.MUTATING)
+    assert parking.holder("a1") == run.id
+    file_one(parking, "b1")
+    assert parking.states() == {"a1": "reserved", "a2": "pending", "b1": "consumed"}
+    assert parking.handler("file").failures == 0
+    parking.check()
+
+
+def test_events_with_the_ordering_key_of_a_parked_run_wait_for_it_and_the_others_do_not(parking: World) -> None:
+    doubt = parking.uncertain("a1", reconcilable=True)
+    assert peek(parking) == ["b1"]
+    parking.model.fail_mutation(doubt.id, "not found", Resolver.RECONCILIATION)
+    assert peek(parking) == ["a1", "a2", "b1"]
+    assert parking.has_news("file")
+    parking.check()
+
+
+def test_what_is_held_back_is_held_back_from_those_who_know_its_id(parking: World) -> None:
+    parking.uncertain("a1")
+    q = parking.store.queries()
+    assert reads.peek_one(q, WORKFLOW, "mail", "a2") is None
+    assert reads.peek_one(q, WORKFLOW, "mail", "a1") is None
+    found = reads.peek_one(q, WORKFLOW, "mail", "b1")
+    assert found is not None
+    assert found.message_id == "b1"
+
+
+def test_an_event_that_is_published_later_waits_too(parking: World) -> None:
+    parking.uncertain("a1")
+    parking.model.publish_events(WORKFLOW, (parking.mail("a3", payload='{"to":1}'), parking.mail("c1", payload="7")))
+    assert peek(parking) == ["b1", "c1"]
+
+
+def test_without_an_ordering_key_only_the_events_of_the_run_wait(parking: World) -> None:
+    activate(parking, None)
+    parking.uncertain("a1")
+    assert peek(parking) == ["a2", "b1"]
+
+
+def test_the_key_is_found_anew_when_a_script_finds_it_elsewhere(parking: World) -> None:
+    parking.uncertain("a1")
+    activate(parking, None)
+    assert peek(parking) == ["a2", "b1"]
+    activate(parking, "to")
+    assert peek(parking) == ["b1"]
+
+
+def test_a_parked_run_whose_call_happened_goes_on_at_next_with_the_stored_result(parking: World) -> None:
+    doubt = parking.uncertain("a1", reconcilable=True)
+    file_one(parking, "b1")
+    parking.model.apply_mutation(doubt.id, '{"rowId":9}', Resolver.RECONCILIATION)
+    snapshot = reads.snapshot(parking.store.queries(), WORKFLOW)
+    assert snapshot is not None
+    assert (snapshot.retry_run_id, snapshot.retry_handler, snapshot.parked) == (doubt.run_id, "file", 1)
+    assert peek(parking) == [], "a2 waits until `next` has run"
+    again = retry(parking, doubt.run_id)
+    assert (again.mutation_result, again.parked, again.phase) == ('{"rowId":9}', False, Phase.EMITTING)
+    assert not parking.run(doubt.run_id).parked
+    parking.model.commit_consumer(again.id)
+    assert parking.states() == {"a1": "consumed", "a2": "pending", "b1": "consumed"}
+    assert peek(parking) == ["a2"]
+    assert parking.has_news("file")
+    parking.check()
+
+
+def test_an_outcome_that_comes_during_another_run_does_not_disturb_it(parking: World) -> None:
+    doubt = parking.uncertain("a1")
+    other = parking.emitting("b1")
+    parking.model.apply_mutation(doubt.id, "1", Resolver.USER_ASSERT_APPLIED, by="ann")
+    parking.check()
+    parking.model.commit_consumer(other.id)
+    parking.model.commit_consumer(retry(parking, doubt.run_id).id)
+    assert parking.states()["a1"] == "consumed"
+
+
+def test_a_parked_run_that_a_person_skips_is_told_so_in_next(parking: World) -> None:
+    doubt = parking.uncertain("a1")
+    parking.model.skip_mutation(doubt.id, by="ann")
+    assert parking.states()["a1"] == "skipped"
+    again = retry(parking, doubt.run_id)
+    parking.model.commit_consumer(again.id)
+    assert parking.states() == {"a1": "skipped", "a2": "pending", "b1": "pending"}
+    parking.check()
+
+
+def test_several_runs_are_parked_and_go_on_oldest_first(parking: World) -> None:
+    first, second = parking.uncertain("a1"), parking.uncertain("b1")
+    for doubt in (second, first):
+        parking.model.apply_mutation(doubt.id, "1", Resolver.USER_ASSERT_APPLIED, by="ann")
+    for doubt in (first, second):
+        snapshot = reads.snapshot(parking.store.queries(), WORKFLOW)
+        assert snapshot is not None
+        assert snapshot.retry_run_id == doubt.run_id
+        parking.model.commit_consumer(retry(parking, doubt.run_id).id)
+    assert parking.states() == {"a1": "consumed", "a2": "pending", "b1": "consumed"}
+    parking.check()
+
+
+def test_a_retry_of_a_parked_run_that_fails_is_the_pending_retry(parking: World) -> None:
+    doubt = parking.uncertain("a1")
+    parking.model.apply_mutation(doubt.id, "1", Resolver.USER_ASSERT_APPLIED, by="ann")
+    again = retry(parking, doubt.run_id)
+    parking.model.update_handler_run_status(again.id, RunStatus.PAUSED_TRANSIENT)
+    assert parking.workflow().pending_retry_run_id == again.id
+    parking.check()
+
+
+def test_a_process_that_dies_in_a_call_leaves_its_run_parked(parking: World) -> None:
+    call = parking.sent("a1")
+    [recovered] = parking.model.recover_crashed_runs()
+    assert (recovered.id, recovered.parked) == (call.run_id, True)
+    assert parking.mutation(call.id).status is MutationStatus.NEEDS_RECONCILE
+    assert parking.workflow().error == ""
+    assert parking.states()["a1"] == "reserved"
+    parking.check()
+
+
+def test_an_approved_call_whose_outcome_is_unknown_lets_the_workflow_go_on(parking: World) -> None:
+    call = parking.recorded("a1", ask=True)
+    parking.model.update_handler_run_status(call.run_id, RunStatus.PAUSED_APPROVAL)
+    assert parking.workflow().error
+    parking.model.approve_mutation(parking.open_approval(call.id), by="ann")
+    parking.model.update_mutation_status(call.id, MutationStatus.NEEDS_RECONCILE, "timed out")
+    parking.model.update_handler_run_status(call.run_id, RunStatus.PAUSED_RECONCILIATION)
+    workflow = parking.workflow()
+    assert (workflow.error, workflow.pending_retry_run_id, parking.run(call.run_id).parked) == ("", None, True)
+    parking.check()
+
+
+def test_an_approval_stops_the_workflow_as_ever(parking: World) -> None:
+    call = parking.recorded("a1", ask=True)
+    parking.model.update_handler_run_status(call.run_id, RunStatus.PAUSED_APPROVAL)
+    assert (parking.workflow().error_run_id, parking.run(call.run_id).parked) == (call.run_id, False)
+
+
+def test_a_parked_doubt_is_never_repaired(parking: World) -> None:
+    doubt = parking.uncertain("a1")
+    parking.model.update_handler_run_status(
+        parking.start().id, RunStatus.FAILED_LOGIC, RunError(FailureClass.LOGIC, "x")
+    )
+    assert parking.mutation(doubt.id).status is MutationStatus.INDETERMINATE
+    assert parking.holder("a1") == doubt.run_id
+    parking.check()
+
+
+def test_workflows_with_a_parked_doubt_need_attention_until_it_is_settled(parking: World) -> None:
+    doubt = parking.uncertain("a1")
+    q = parking.store.queries()
+    assert [each.id for each in reads.workflows_needing_attention(q)] == [WORKFLOW]
+    parking.model.apply_mutation(doubt.id, "1", Resolver.USER_ASSERT_APPLIED, by="ann")
+    assert reads.workflows_needing_attention(q) == []
+
+
+def test_a_script_keeps_the_consumer_of_a_parked_run(parking: World) -> None:
+    parking.uncertain("a1")
+    version = parking.model.add_script_version(parking.name("ver"), WORKFLOW, 2, 0, "without")
+    without = tuple(each for each in HANDLERS if each.name != "file")
+    with pytest.raises(Rejected) as refused:
+        parking.model.activate_script(version.id, TOPICS, without)
+    assert refused.value.reason is Reason.HANDLER_NOT_DECLARED
+
+
+def test_the_journal_says_that_a_run_was_parked(parking: World) -> None:
+    doubt: Mutation = parking.uncertain("a1")
+    last = [each for each in parking.journal() if each.run_id == doubt.run_id][-1]
+    assert '"parked":true' in last.changed
