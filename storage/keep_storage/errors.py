@@ -27,6 +27,8 @@ class Reason(StrEnum):
     EVENT_NOT_FOUND = auto()
     ITEM_NOT_FOUND = auto()
     APPROVAL_NOT_FOUND = auto()
+    NOTICE_NOT_FOUND = auto()
+    DELIVERY_NOT_FOUND = auto()
 
     # The declaration of the script.
     HANDLER_NOT_DECLARED = auto()
@@ -109,6 +111,15 @@ class Reason(StrEnum):
     ITEM_NOT_OPEN = auto()
     ITEM_IS_DONE = auto()
     ITEM_NOT_FINISHED = auto()
+
+    # Notices and their deliveries.
+    SINK_INVALID = auto()
+    NOTICE_ALREADY_OPEN = auto()
+    NOTICE_ALREADY_SETTLED = auto()
+    DELIVERY_EXISTS = auto()
+    DELIVERY_INVALID = auto()
+    DELIVERY_ALREADY_ENDED = auto()
+    DELIVERY_OUT_OF_ORDER = auto()
 
 
 class Rejected(Exception):

@@ -10,7 +10,7 @@ Millis = int
 
 Clock = Callable[[], Millis]
 
-Kind = Literal["wf", "ver", "ses", "run", "evt", "mut", "apr"]
+Kind = Literal["wf", "ver", "ses", "run", "evt", "mut", "apr", "ntc"]
 
 _COUNTER_BITS = 64
 _SPREAD = 1 << 20

@@ -15,6 +15,7 @@ from keep_storage import (
     journal,
     maintenance,
     mutations,
+    notices,
     recovery,
     runs,
     sessions,
@@ -70,6 +71,10 @@ OPERATIONS: Final[Mapping[type[Operation[Any]], Apply]] = {
     ops.NoteRepairAttempt: maintenance.note_repair_attempt,
     ops.HoldProposal: maintenance.hold_proposal,
     ops.ExitMaintenanceMode: maintenance.exit_maintenance_mode,
+    ops.OpenNotice: notices.open_notice,
+    ops.AddDelivery: notices.add_delivery,
+    ops.SettleNotice: notices.settle_notice,
+    ops.NoteDelivery: notices.note_delivery,
     ops.RecoverCrashedRuns: recovery.recover_crashed_runs,
     ops.RecoverUnfinishedSessions: recovery.recover_unfinished_sessions,
     ops.RecoverMaintenanceMode: recovery.recover_maintenance_mode,
@@ -166,6 +171,12 @@ class ExecutionModelManager:
     note_repair_attempt = _method(ops.NoteRepairAttempt)
     hold_proposal = _method(ops.HoldProposal)
     exit_maintenance_mode = _method(ops.ExitMaintenanceMode)
+
+    open_notice = _method(ops.OpenNotice)
+    add_delivery = _method(ops.AddDelivery)
+    settle_notice = _method(ops.SettleNotice)
+    note_delivery = _method(ops.NoteDelivery)
+
     recover_crashed_runs = _method(ops.RecoverCrashedRuns)
     recover_unfinished_sessions = _method(ops.RecoverUnfinishedSessions)
     recover_maintenance_mode = _method(ops.RecoverMaintenanceMode)

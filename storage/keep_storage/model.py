@@ -152,6 +152,29 @@ class GrantPolicy(StrEnum):
     ASK = "ask"
 
 
+class NoticeKind(StrEnum):
+    """Why a person is needed."""
+
+    APPROVAL = "approval"
+    REPAIR = "repair"
+    MAINTENANCE = "maintenance"
+    UNKNOWN = "unknown"
+    ERROR = "error"
+
+
+class Says(StrEnum):
+    """What a delivery tells: the beginning of a matter, or its end."""
+
+    NEEDS_PERSON = "needs_person"
+    SETTLED = "settled"
+
+
+class DeliveryStatus(StrEnum):
+    WAITING = "waiting"
+    DELIVERED = "delivered"
+    GIVEN_UP = "given_up"
+
+
 class Record(msgspec.Struct, frozen=True, gc=False):
     """One row. Changed by nobody but an operation. Holds no containers, so the garbage collector need not look."""
 
@@ -390,6 +413,41 @@ class MaintenanceTask(Record, frozen=True, gc=False):
     """What was wrong with the last attempt, or why its proposal waits."""
     created_at: Millis
     ended_at: Millis | None
+
+
+class Notice(Record, frozen=True, gc=False):
+    """A matter that needs a person, or did, as people are told of it."""
+
+    id: str
+    workflow_id: str
+    kind: NoticeKind
+    about: str
+    """The approval, the mutation, the proposed version or the run; empty if it is the workflow as a whole."""
+    run_id: str | None
+    call: str
+    """The external call that it is about, `connector.method`; empty if it is about none."""
+    words: str
+    can_do: str
+    opened_at: Millis
+    settled_at: Millis | None
+    outcome: str
+    """How it was settled, if that is known."""
+
+
+class Delivery(Record, frozen=True, gc=False):
+    """One sink is told one thing about a notice."""
+
+    notice_id: str
+    sink: str
+    says: Says
+    status: DeliveryStatus
+    attempts: int
+    next_attempt_at: Millis | None
+    """None while it waits: the sink has not been told yet that somebody is needed."""
+    problem: str
+    """What was wrong with the last attempt."""
+    ended_at: Millis | None
+    """When it was delivered, or given up."""
 
 
 class JournalEntry(Record, frozen=True, gc=False):

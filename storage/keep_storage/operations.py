@@ -10,6 +10,7 @@ import msgspec
 
 from keep_storage.ids import Millis
 from keep_storage.model import (
+    Delivery,
     Event,
     FailureClass,
     Grant,
@@ -21,11 +22,14 @@ from keep_storage.model import (
     MaintenanceTask,
     Mutation,
     MutationStatus,
+    Notice,
+    NoticeKind,
     OnUnknown,
     Phase,
     Resolver,
     Run,
     RunStatus,
+    Says,
     ScriptVersion,
     Session,
     Workflow,
@@ -505,3 +509,45 @@ class RecoverMaintenanceMode(Operation[tuple[MaintenanceTask, ...]], frozen=True
     """Create the tasks that a crash swallowed."""
 
     workflow_id: str | None = None
+
+
+# Notices.
+
+
+class OpenNotice(Operation[Notice], frozen=True):
+    """A matter needs a person: every sink named here is to be told. One open notice for one matter."""
+
+    id: str
+    workflow_id: str
+    kind: NoticeKind
+    about: str
+    words: str
+    can_do: str
+    sinks: tuple[str, ...]
+    run_id: str | None = None
+    call: str = ""
+
+
+class AddDelivery(Operation[Delivery], frozen=True):
+    """A sink is to be told of an open notice that it does not know: a new sink, or one that was given up over it."""
+
+    notice_id: str
+    sink: str
+
+
+class SettleNotice(Operation[Notice], frozen=True):
+    """Nobody is needed any more: whoever was to be told of the beginning is told of the end, after it."""
+
+    notice_id: str
+    outcome: str = ""
+
+
+class NoteDelivery(Operation[Delivery], frozen=True):
+    """An attempt at telling a sink has ended. Without a problem it is delivered; with one and a time it is tried again
+    then, and without a time it is given up."""
+
+    notice_id: str
+    sink: str
+    says: Says
+    problem: str | None = None
+    next_attempt_at: Millis | None = None

@@ -15,6 +15,7 @@ import msgspec
 from keep_storage.ids import Millis
 from keep_storage.model import (
     Approval,
+    Delivery,
     Event,
     EventStatus,
     Grant,
@@ -25,9 +26,12 @@ from keep_storage.model import (
     MaintenanceTask,
     Mutation,
     MutationOutcome,
+    Notice,
+    NoticeKind,
     Phase,
     Record,
     Run,
+    Says,
     ScriptVersion,
     Session,
     SessionResult,
@@ -493,6 +497,44 @@ def end_task(tx: Transaction, workflow_id: str, now: Millis) -> None:
 
 def maintenance_without_task(q: Queries, workflow_id: str | None) -> list[Workflow]:
     return find_all(q, Workflow, "maintenance_without_task", _one_or_all(workflow_id))
+
+
+# Notices.
+
+
+def notice(q: Queries, notice_id: str) -> Notice | None:
+    return find(q, Notice, "notice_by_id", {"id": notice_id})
+
+
+def open_notice(q: Queries, workflow_id: str, kind: NoticeKind, about: str) -> Notice | None:
+    return find(q, Notice, "open_notice", {"workflow_id": workflow_id, "kind": kind, "about": about})
+
+
+def insert_notice(tx: Transaction, notice: Notice) -> bool:
+    """False if there is already a notice with this id."""
+    return tx.one("insert_notice", as_params(notice)) is not None
+
+
+def settle_notice(tx: Transaction, notice: Notice) -> None:
+    """Whoever was to be told of it is to be told of its end."""
+    tx.run("settle_notice", as_params(notice))
+    tx.run("insert_settled_deliveries", {"notice_id": notice.id, "now": notice.settled_at})
+
+
+def delivery(q: Queries, notice_id: str, sink: str, says: Says) -> Delivery | None:
+    return find(q, Delivery, "delivery", {"notice_id": notice_id, "sink": sink, "says": says})
+
+
+def insert_delivery(tx: Transaction, notice_id: str, sink: str, now: Millis) -> None:
+    tx.run("insert_delivery", {"notice_id": notice_id, "sink": sink, "now": now})
+
+
+def save_delivery(tx: Transaction, delivery: Delivery) -> None:
+    tx.run("save_delivery", as_params(delivery))
+
+
+def release_settled_delivery(tx: Transaction, opening: Delivery, now: Millis) -> None:
+    tx.run("release_settled_delivery", as_params(opening) | {"now": now})
 
 
 def _one_or_all(workflow_id: str | None) -> dict[str, Any]:

@@ -17,7 +17,7 @@ State = dict[str, dict[Key, Row]]
 
 TABLES = (
     "workflows versions topics handlers grants uses sessions runs events reservations roots mutations approvals items "
-    "item_runs tasks"
+    "item_runs tasks notices deliveries"
 )
 
 DOUBT = ("in_flight", "needs_reconcile", "indeterminate")
@@ -837,6 +837,59 @@ def reprocess_item(s: State, op: ops.ReprocessItem, now: int) -> None:
     s["items"][(*key[:2], key[2] + 1)] = s["items"][key] | {"state": "processing"}
 
 
+# Notices.
+
+
+def open_notice(s: State, op: ops.OpenNotice, now: int) -> None:
+    get(s, "workflows", op.workflow_id)
+    must(op.run_id is None or op.run_id in s["runs"])
+    must(op.sinks and all(sink.strip() for sink in op.sinks) and len(set(op.sinks)) == len(op.sinks))
+    matter = {"workflow_id": op.workflow_id, "kind": op.kind, "about": op.about}
+    must(not where(s, "notices", **matter, settled_at=None))
+    must(op.id not in s["notices"])
+    s["notices"][op.id] = {**matter, "run_id": op.run_id, "settled_at": None, "outcome": ""}
+    for sink in op.sinks:
+        s["deliveries"][op.id, sink, "needs_person"] = untried(now)
+
+
+def untried(at: int | None) -> Row:
+    return {"status": "waiting", "attempts": 0, "next_attempt_at": at, "problem": "", "ended_at": None}
+
+
+def add_delivery(s: State, op: ops.AddDelivery, now: int) -> None:
+    must(get(s, "notices", op.notice_id)["settled_at"] is None)
+    must(op.sink.strip())
+    key = (op.notice_id, op.sink, "needs_person")
+    must(s["deliveries"].get(key, {"status": "given_up"})["status"] == "given_up")
+    s["deliveries"][key] = untried(now)
+
+
+def settle_notice(s: State, op: ops.SettleNotice, now: int) -> None:
+    notice = get(s, "notices", op.notice_id)
+    must(notice["settled_at"] is None)
+    notice |= {"settled_at": now, "outcome": op.outcome}
+    for (notice_id, sink, _), opening in list(s["deliveries"].items()):
+        if notice_id == op.notice_id:
+            s["deliveries"][notice_id, sink, "settled"] = untried(None if opening["status"] == "waiting" else now)
+
+
+def note_delivery(s: State, op: ops.NoteDelivery, now: int) -> None:
+    delivery = get(s, "deliveries", (op.notice_id, op.sink, op.says))
+    must(op.problem is not None or op.next_attempt_at is None)
+    must(delivery["status"] == "waiting" and delivery["next_attempt_at"] is not None)
+    is_over = op.next_attempt_at is None
+    delivery |= {
+        "status": "waiting" if not is_over else "delivered" if op.problem is None else "given_up",
+        "attempts": delivery["attempts"] + 1,
+        "next_attempt_at": op.next_attempt_at,
+        "problem": op.problem or "",
+        "ended_at": now if is_over else None,
+    }
+    behind = s["deliveries"].get((op.notice_id, op.sink, "settled"))
+    if op.says == "needs_person" and is_over and behind is not None:
+        behind["next_attempt_at"] = now
+
+
 # Recovery.
 
 
@@ -921,6 +974,10 @@ RULES: dict[type[ops.Operation[Any]], Callable[[State, Any, int], None]] = {
     ops.NoteRepairAttempt: note_repair_attempt,
     ops.HoldProposal: hold_proposal,
     ops.ExitMaintenanceMode: exit_maintenance_mode,
+    ops.OpenNotice: open_notice,
+    ops.AddDelivery: add_delivery,
+    ops.SettleNotice: settle_notice,
+    ops.NoteDelivery: note_delivery,
     ops.RecoverCrashedRuns: recover_crashed_runs,
     ops.RecoverUnfinishedSessions: recover_unfinished_sessions,
     ops.RecoverMaintenanceMode: recover_maintenance_mode,

@@ -402,6 +402,7 @@ def test_the_rows_are_written_only_by_the_modules_of_the_operations() -> None:
         "items",
         "grants",
         "maintenance",
+        "notices",
         "recovery",
         "journal",
         "rows",

@@ -20,10 +20,11 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 from msgspec.structs import replace
 
-from keep_storage import ExecutionModelManager, Rejected, Store, invariants, reads
+from keep_storage import ExecutionModelManager, Rejected, Store, invariants, notice_reads, reads
 from keep_storage import operations as ops
 from keep_storage.manager import OPERATIONS
 from keep_storage.model import (
+    Delivery,
     Event,
     FailureClass,
     Grant,
@@ -34,11 +35,14 @@ from keep_storage.model import (
     MaintenanceTask,
     Mutation,
     MutationStatus,
+    Notice,
+    NoticeKind,
     OnUnknown,
     Phase,
     Resolver,
     Run,
     RunStatus,
+    Says,
     ScriptVersion,
     Session,
     Workflow,
@@ -93,6 +97,8 @@ LOOKS: dict[str, tuple[str, str, str]] = {
     "approvals": ("id", "mutation_id status expires_at", "approvals"),
     "items": ("workflow_id item_id attempt", "state run_id is_open", "items"),
     "tasks": ("run_id", "workflow_id status attempts next_attempt_at held_version_id problem", "maintenance_tasks"),
+    "notices": ("id", "workflow_id kind about run_id settled_at outcome", "notices"),
+    "deliveries": ("notice_id sink says", "status attempts next_attempt_at problem ended_at", "deliveries"),
 }
 """Where each table of the small model is in the database: its key, its columns, and what to select them from."""
 
@@ -106,6 +112,8 @@ ANSWERS: dict[type, tuple[str, int]] = {
     Mutation: ("mutations", 1),
     Item: ("items", 3),
     MaintenanceTask: ("maintenance_tasks", 1),
+    Notice: ("notices", 1),
+    Delivery: ("deliveries", 3),
 }
 """The table of each answer, and how many of its first columns are its key."""
 
@@ -237,6 +245,7 @@ class Duel:
             and (row["has_error"] or row["maintenance"] or key in asked or self.doubts_are_parked(expected, key))
         }
         assert {each.id for each in reads.workflows_needing_attention(q)} == troubled
+        self.are_told(expected, troubled)
         for version_id in expected["versions"]:
             runs = set(small.where(expected, "runs", version_id=version_id))
             held = {event for run, event in expected["reservations"] if run in runs}
@@ -263,6 +272,30 @@ class Duel:
                 assert (reads.peek_one(q, *key) is not None) == (
                     key[2] in free and expected["topics"][workflow_id, topic]["declared"]
                 )
+
+    def are_told(self, expected: State, troubled: set[str]) -> None:
+        """Who is to be compared with what people know, what each sink is told next, and of what it knows nothing."""
+        q = self.store.queries()
+        is_open = {key: row for key, row in expected["notices"].items() if row["settled_at"] is None}
+        archived = set(small.where(expected, "workflows", status="archived"))
+        compared = set(notice_reads.workflows_with_matters(q, limit=1000))
+        assert compared - archived == (troubled | {row["workflow_id"] for row in is_open.values()}) - archived
+        changed = notice_reads.workflows_with_matters_changed(q, after=0, until=reads.journal_end(q))
+        assert set(changed) == compared
+        for sink in SINKS:
+            due = [
+                (row["next_attempt_at"], key)
+                for key, row in expected["deliveries"].items()
+                if key[1] == sink and row["next_attempt_at"] is not None
+            ]
+            first = min(due, default=(None, (None,)))
+            found = notice_reads.next_delivery(q, sink)
+            assert (found and found.next_attempt_at, found and found.notice_id) == (first[0], first[1][0])
+            told = [
+                key for key, row in expected["deliveries"].items() if key[1] == sink and row["status"] != "given_up"
+            ]
+            known = {key[0] for key in told}
+            assert {each.id for each in notice_reads.untold_notices(q, sink, limit=1000)} == set(is_open) - known
 
     def look(self) -> State:
         state: State = {
@@ -384,6 +417,7 @@ CHANGES = (
     ("approvals", "status"),
     ("items", "state"),
     ("tasks", "status"),
+    ("deliveries", "status"),
 )
 
 REPAIRS_WORTH_SEEING = 3
@@ -394,6 +428,7 @@ REPAIRS_WORTH_SEEING = 3
 WORKFLOWS = ("wf_mail", "wf_other")
 MESSAGES = ("m1", "m2", "m3")
 ITEMS = ("i1", "i2")
+SINKS = ("pager", "chat")
 UNKNOWN = "unknown"
 
 POLL = HandlerSpec("poll", HandlerKind.PRODUCER, schedule='{"interval":"5m"}', first_run_at=1)
@@ -689,6 +724,42 @@ class Author:
             return ops.AddScriptVersion(self.fresh("ver"), workflow_id, 1, len(scripts), "repaired")
         return ops.HoldProposal(workflow_id, self.one(idle if self.likely(80) else scripts), "it wants more")
 
+    def somebody_is_told(self) -> Operation:
+        """A matter is opened, settled or delivered, whatever the workflow does."""
+        too_early = self.likely(10)
+        waiting = [
+            key
+            for key, row in self.s["deliveries"].items()
+            if row["status"] == "waiting" and (row["next_attempt_at"] is not None or too_early)
+        ]
+        if waiting and self.likely(60):
+            return self.delivered(self.one(waiting))
+        is_open = small.where(self.s, "notices", settled_at=None)
+        given_up = [key for key in small.where(self.s, "deliveries", status="given_up") if key[0] in is_open]
+        if given_up and self.likely(40):
+            return ops.AddDelivery(*self.one(given_up)[:2])
+        if is_open and self.likely(50):
+            return ops.SettleNotice(self.one(is_open), self.one(("", "approved by ann")))
+        if is_open and self.likely(60):
+            return ops.AddDelivery(self.one(is_open), self.one(SINKS))
+        return self.opening(self.workflow())
+
+    def delivered(self, key: Any) -> Operation:
+        notice_id, sink, says = key
+        failed = self.likely(50)
+        again = failed and self.likely(60)
+        return ops.NoteDelivery(
+            notice_id, sink, Says(says), "no answer" if failed else None, self.now + 4 if again else None
+        )
+
+    def opening(self, workflow_id: str) -> Operation:
+        runs = [None, *small.where(self.s, "runs", workflow_id=workflow_id)[-1:]]
+        kind, about = self.one(list(NoticeKind)), self.one(("", "apr_1"))
+        sinks = tuple(self.some(SINKS, 2)) or SINKS
+        return ops.OpenNotice(
+            self.id_for("notices", "ntc"), workflow_id, kind, about, "words", "can do", sinks, self.one(runs)
+        )
+
     def people_change_their_mind(self) -> Operation:
         workflow_id = self.workflow()
         pending = [key for key, row in self.s["events"].items() if row["status"] == "pending"]
@@ -720,6 +791,8 @@ class Author:
         return ops.GrantPermission(workflow_id, 1, "mail.send", self.one(list(GrantPolicy)), limits)
 
     def something_sensible(self) -> Operation:
+        if self.likely(4):
+            return self.somebody_is_told()
         turn = self.choose.randrange(100)
         thought = None
         if turn < 50:
@@ -901,6 +974,21 @@ ANYTHING: dict[type[Operation], Callable[[Author], Operation]] = {
     ops.NoteRepairAttempt: lambda a: ops.NoteRepairAttempt(a.known("workflows"), "no", a.one((None, a.now + 6))),
     ops.HoldProposal: lambda a: ops.HoldProposal(a.known("workflows"), a.known("versions")),
     ops.ExitMaintenanceMode: lambda a: ops.ExitMaintenanceMode(a.known("workflows"), by_person=a.likely(50)),
+    ops.OpenNotice: lambda a: ops.OpenNotice(
+        a.id_for("notices", "ntc"),
+        a.known("workflows"),
+        NoticeKind.ERROR,
+        a.one(("", "x")),
+        "words",
+        "can do",
+        a.one((SINKS, (), (" ",), ("pager", "pager"))),
+        a.one((None, a.known("runs"))),
+    ),
+    ops.AddDelivery: lambda a: ops.AddDelivery(a.known("notices"), a.one((*SINKS, " "))),
+    ops.SettleNotice: lambda a: ops.SettleNotice(a.known("notices")),
+    ops.NoteDelivery: lambda a: ops.NoteDelivery(
+        a.known("notices"), a.one((*SINKS, UNKNOWN)), a.one(list(Says)), a.one((None, "no")), a.one((None, a.now + 4))
+    ),
     ops.RecoverCrashedRuns: lambda a: ops.RecoverCrashedRuns(a.known("workflows")),
     ops.RecoverUnfinishedSessions: lambda a: ops.RecoverUnfinishedSessions(a.known("workflows")),
     ops.RecoverMaintenanceMode: lambda a: ops.RecoverMaintenanceMode(a.known("workflows")),
@@ -1080,12 +1168,18 @@ MUST_BE_REACHED = (
     "refused because grant_used_up",
     "refused because proposal_already_held",
     "refused because proposal_is_active",
+    "deliveries: None -> waiting",
+    "deliveries: waiting -> delivered",
+    "deliveries: waiting -> given_up",
+    "deliveries: given_up -> waiting",
+    "refused because delivery_out_of_order",
+    "refused because notice_already_open",
 )
 
 
 def test_a_long_walk_reaches_every_operation_and_every_deep_state() -> None:
     seen: Counter[str] = Counter()
-    for seed in range(60):
+    for seed in range(80):
         duel = Duel()
         with duel.store:
             walk(duel, random.Random(seed), steps=150)

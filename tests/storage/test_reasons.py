@@ -12,10 +12,12 @@ from keep_storage.model import (
     HandlerKind,
     ItemState,
     MutationStatus,
+    NoticeKind,
     OnUnknown,
     Phase,
     Resolver,
     RunStatus,
+    Says,
 )
 from keep_storage.operations import AskFirst, HandlerSpec, ItemScope, Publish, Reserve
 from tests.storage.world import HANDLERS, TOPICS, WORKFLOW, CountingClock, World, contents, ordered
@@ -1096,6 +1098,113 @@ def reprocessing_what_has_not_been_processed(world: World) -> None:
     finished_item(world)
     world.model.reprocess_item(WORKFLOW, "i1", by="ada")
     world.model.reprocess_item(WORKFLOW, "i1", by="ada")
+
+
+# Notices and their deliveries.
+
+
+def opened(world: World, *, sinks: tuple[str, ...] = ("pager",), notice_id: str = "ntc_1") -> str:
+    return world.model.open_notice(notice_id, WORKFLOW, NoticeKind.ERROR, "", "It broke.", "Mend it.", sinks).id
+
+
+@meets(Reason.WORKFLOW_NOT_FOUND)
+def a_notice_about_a_workflow_that_is_not_there(world: World) -> None:
+    world.model.open_notice("ntc_1", "wf_none", NoticeKind.ERROR, "", "It broke.", "Mend it.", ("pager",))
+
+
+@meets(Reason.RUN_NOT_FOUND)
+def a_notice_about_a_run_that_is_not_there(world: World) -> None:
+    world.model.open_notice("ntc_1", WORKFLOW, NoticeKind.ERROR, "", "It broke.", "Mend it.", ("pager",), "run_none")
+
+
+@meets(Reason.SINK_INVALID)
+def a_notice_to_nobody(world: World) -> None:
+    opened(world, sinks=())
+
+
+@meets(Reason.SINK_INVALID)
+def a_notice_to_a_sink_without_a_name(world: World) -> None:
+    opened(world, sinks=(" ",))
+
+
+@meets(Reason.SINK_INVALID)
+def a_notice_to_one_sink_twice(world: World) -> None:
+    opened(world, sinks=("pager", "pager"))
+
+
+@meets(Reason.SINK_INVALID)
+def a_delivery_to_a_sink_without_a_name(world: World) -> None:
+    world.model.add_delivery(opened(world), "")
+
+
+@meets(Reason.NOTICE_ALREADY_OPEN)
+def a_second_notice_about_the_same_matter(world: World) -> None:
+    opened(world)
+    opened(world, notice_id="ntc_2")
+
+
+@meets(Reason.ID_TAKEN)
+def a_second_notice_with_the_same_id(world: World) -> None:
+    world.model.settle_notice(opened(world))
+    opened(world)
+
+
+@meets(Reason.NOTICE_NOT_FOUND)
+def settling_a_notice_that_is_not_there(world: World) -> None:
+    world.model.settle_notice("ntc_none")
+
+
+@meets(Reason.NOTICE_NOT_FOUND)
+def delivering_a_notice_that_is_not_there(world: World) -> None:
+    world.model.note_delivery("ntc_none", "pager", Says.NEEDS_PERSON)
+
+
+@meets(Reason.NOTICE_ALREADY_SETTLED)
+def settling_a_notice_twice(world: World) -> None:
+    notice_id = opened(world)
+    world.model.settle_notice(notice_id)
+    world.model.settle_notice(notice_id)
+
+
+@meets(Reason.NOTICE_ALREADY_SETTLED)
+def telling_a_new_sink_of_what_is_settled(world: World) -> None:
+    notice_id = opened(world)
+    world.model.settle_notice(notice_id)
+    world.model.add_delivery(notice_id, "chat")
+
+
+@meets(Reason.DELIVERY_EXISTS)
+def telling_a_sink_that_is_to_be_told_already(world: World) -> None:
+    world.model.add_delivery(opened(world), "pager")
+
+
+@meets(Reason.DELIVERY_NOT_FOUND)
+def delivering_to_a_sink_that_was_not_to_be_told(world: World) -> None:
+    world.model.note_delivery(opened(world), "chat", Says.NEEDS_PERSON)
+
+
+@meets(Reason.DELIVERY_NOT_FOUND)
+def delivering_the_end_of_what_is_not_settled(world: World) -> None:
+    world.model.note_delivery(opened(world), "pager", Says.SETTLED)
+
+
+@meets(Reason.DELIVERY_INVALID)
+def trying_again_what_was_delivered(world: World) -> None:
+    world.model.note_delivery(opened(world), "pager", Says.NEEDS_PERSON, None, 5)
+
+
+@meets(Reason.DELIVERY_ALREADY_ENDED)
+def delivering_twice(world: World) -> None:
+    notice_id = opened(world)
+    world.model.note_delivery(notice_id, "pager", Says.NEEDS_PERSON)
+    world.model.note_delivery(notice_id, "pager", Says.NEEDS_PERSON)
+
+
+@meets(Reason.DELIVERY_OUT_OF_ORDER)
+def delivering_the_end_before_the_beginning(world: World) -> None:
+    notice_id = opened(world)
+    world.model.settle_notice(notice_id)
+    world.model.note_delivery(notice_id, "pager", Says.SETTLED)
 
 
 def test_every_reason_is_met() -> None:

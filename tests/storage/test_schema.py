@@ -27,6 +27,8 @@ TABLE_OF: dict[type[Record], str] = {
     model.Grant: "grants",
     model.Item: "items",
     model.MaintenanceTask: "maintenance_tasks",
+    model.Notice: "notices",
+    model.Delivery: "deliveries",
     model.JournalEntry: "journal",
 }
 ENUM_COLUMNS = [
@@ -46,6 +48,9 @@ ENUM_COLUMNS = [
     ("approvals", "status", model.ApprovalStatus),
     ("grants", "policy", model.GrantPolicy),
     ("maintenance_tasks", "status", model.TaskStatus),
+    ("notices", "kind", model.NoticeKind),
+    ("deliveries", "says", model.Says),
+    ("deliveries", "status", model.DeliveryStatus),
 ]
 
 
@@ -118,6 +123,7 @@ def test_every_statement_is_used() -> None:
 GROWING = frozenset(
     {
         "approvals",
+        "deliveries",
         "event_roots",
         "events",
         "grant_uses",
@@ -126,6 +132,7 @@ GROWING = frozenset(
         "journal",
         "maintenance_tasks",
         "mutations",
+        "notices",
         "reservations",
         "runs",
         "sessions",
@@ -202,6 +209,26 @@ def test_an_illegal_row_cannot_be_written_whoever_writes_it(database: apsw.Conne
         ("only_an_open_task_waits", "INSERT INTO maintenance_tasks VALUES ('t','w','r','done','{}',0,5,NULL,'',0,1)"),
         ("only_an_open_task_waits", "INSERT INTO maintenance_tasks VALUES ('t','w','r','done','{}',0,NULL,'v','',0,1)"),
         ("task_attempts", "INSERT INTO maintenance_tasks VALUES ('t','w','r','open','{}',-1,NULL,NULL,'',0,NULL)"),
+        (
+            "ended_delivery_says_when",
+            "INSERT INTO deliveries VALUES ('n','pager','needs_person','delivered',1,NULL,'',NULL)",
+        ),
+        (
+            "ended_delivery_was_tried",
+            "INSERT INTO deliveries VALUES ('n','pager','needs_person','delivered',0,NULL,'',5)",
+        ),
+        (
+            "ended_delivery_is_not_tried_again",
+            "INSERT INTO deliveries VALUES ('n','pager','settled','given_up',1,6,'no',5)",
+        ),
+        (
+            "opening_waits_for_nothing",
+            "INSERT INTO deliveries VALUES ('n','pager','needs_person','waiting',0,NULL,'',NULL)",
+        ),
+        (
+            "only_what_is_settled_has_an_outcome",
+            "INSERT INTO notices VALUES ('n','w','error','',NULL,'','words','',1,NULL,'done')",
+        ),
         ("used_at_least_once", "INSERT INTO grant_uses VALUES ('w','mail.send',1,0)"),
         ("used_permission", "INSERT INTO grant_uses VALUES ('w','',1,1)"),
         (

@@ -120,6 +120,13 @@ WHERE t.status = 'open' AND w.maintenance = 0;
 SELECT t.id, v.id FROM maintenance_tasks t JOIN script_versions v ON v.id = t.held_version_id
 WHERE t.status = 'open' AND v.workflow_id <> t.workflow_id;
 
+-- name: settlement_waits_behind_its_opening
+-- That something is settled is tried exactly if nobody is still to be told that it began.
+SELECT d.notice_id, d.sink, d.next_attempt_at FROM deliveries d
+LEFT JOIN deliveries o ON o.notice_id = d.notice_id AND o.sink = d.sink AND o.says = 'needs_person'
+WHERE d.status = 'waiting' AND d.says = 'settled'
+    AND (o.status IS NULL OR (o.status = 'waiting') <> (d.next_attempt_at IS NULL));
+
 -- name: topic_is_read_by_a_declared_consumer
 -- The reader of a topic is a declared consumer of its workflow.
 SELECT t.id, t.consumer FROM topics t
@@ -217,3 +224,9 @@ SELECT i.item_id, i.attempt FROM items i
 WHERE i.state = 'processing'
     AND EXISTS (SELECT 1 FROM items n WHERE n.workflow_id = i.workflow_id AND n.item_id = i.item_id
         AND n.attempt > i.attempt);
+
+-- name: everyone_is_told_the_end (deep)
+-- Whoever was to be told that somebody is needed is told that it is settled, exactly if it is.
+SELECT d.notice_id, d.sink FROM deliveries d JOIN notices n ON n.id = d.notice_id
+WHERE d.says = 'needs_person' AND (n.settled_at IS NOT NULL) <> EXISTS (
+    SELECT 1 FROM deliveries e WHERE e.notice_id = d.notice_id AND e.sink = d.sink AND e.says = 'settled');

@@ -659,6 +659,100 @@ SELECT * FROM workflows WHERE maintenance = 1 AND (id = :workflow_id OR :everywh
     AND NOT EXISTS (SELECT 1 FROM maintenance_tasks t WHERE t.workflow_id = workflows.id AND t.status = 'open')
 ORDER BY id;
 
+-- name: insert_notice
+-- Something needs a person, and people are told.
+INSERT INTO notices (id, workflow_id, kind, about, run_id, call, words, can_do, opened_at)
+VALUES (:id, :workflow_id, :kind, :about, :run_id, :call, :words, :can_do, :opened_at)
+ON CONFLICT (id) DO NOTHING RETURNING id;
+
+-- name: notice_by_id
+-- One notice.
+SELECT * FROM notices WHERE id = :id;
+
+-- name: open_notice
+-- What people were told about a matter that is not settled.
+SELECT * FROM notices WHERE workflow_id = :workflow_id AND kind = :kind AND about = :about AND settled_at IS NULL;
+
+-- name: open_notices_of_workflow
+-- What people were told about a workflow and is not settled. (`kind > ''` leads to the index of what is open.)
+SELECT * FROM notices WHERE workflow_id = :workflow_id AND kind > '' AND settled_at IS NULL ORDER BY kind, about;
+
+-- name: all_notices
+-- What people were told, newest first, before a cursor.
+SELECT * FROM notices WHERE id < :before ORDER BY id DESC LIMIT :limit;
+
+-- name: notices_of_workflow
+-- The same for one workflow.
+SELECT * FROM notices WHERE workflow_id = :workflow_id AND id < :before ORDER BY id DESC LIMIT :limit;
+
+-- name: untold_notices
+-- Open notices that a sink does not know of, or was given up over, after a cursor.
+SELECT n.* FROM notices n WHERE n.settled_at IS NULL AND n.id > :after AND NOT EXISTS (
+    SELECT 1 FROM deliveries d
+    WHERE d.notice_id = n.id AND d.sink = :sink AND d.says = 'needs_person' AND d.status <> 'given_up')
+ORDER BY n.id LIMIT :limit;
+
+-- name: settle_notice
+-- Nobody is needed any more.
+UPDATE notices SET settled_at = :settled_at, outcome = :outcome WHERE id = :id AND settled_at IS NULL;
+
+-- name: insert_delivery
+-- A sink is to be told that somebody is needed; one that was given up is tried anew.
+INSERT INTO deliveries (notice_id, sink, says, status, next_attempt_at)
+VALUES (:notice_id, :sink, 'needs_person', 'waiting', :now)
+ON CONFLICT (notice_id, sink, says) DO UPDATE SET
+    status = 'waiting', attempts = 0, next_attempt_at = excluded.next_attempt_at, problem = '', ended_at = NULL;
+
+-- name: insert_settled_deliveries
+-- Whoever was to be told that somebody is needed is to be told that it is settled: after the first has ended.
+INSERT INTO deliveries (notice_id, sink, says, status, next_attempt_at)
+SELECT notice_id, sink, 'settled', 'waiting', CASE WHEN status = 'waiting' THEN NULL ELSE :now END
+FROM deliveries WHERE notice_id = :notice_id AND says = 'needs_person';
+
+-- name: delivery
+-- One notice to one sink.
+SELECT * FROM deliveries WHERE notice_id = :notice_id AND sink = :sink AND says = :says;
+
+-- name: deliveries_of_notice
+-- Who was told, or is to be.
+SELECT * FROM deliveries WHERE notice_id = :notice_id ORDER BY sink, says;
+
+-- name: save_delivery
+-- How it went.
+UPDATE deliveries SET status = :status, attempts = :attempts, next_attempt_at = :next_attempt_at, problem = :problem,
+    ended_at = :ended_at
+WHERE notice_id = :notice_id AND sink = :sink AND says = :says;
+
+-- name: release_settled_delivery
+-- What waited behind the opening of its notice waits no more.
+UPDATE deliveries SET next_attempt_at = :now
+WHERE notice_id = :notice_id AND sink = :sink AND says = 'settled' AND status = 'waiting';
+
+-- name: next_delivery
+-- What a sink is to be told next.
+SELECT * FROM deliveries WHERE sink = :sink AND status = 'waiting' AND next_attempt_at IS NOT NULL
+ORDER BY next_attempt_at, notice_id LIMIT 1;
+
+-- name: workflows_with_matters
+-- Who may need a person, or did when people were last told, after a cursor.
+SELECT id FROM workflows WHERE error <> '' AND id > :after
+UNION SELECT id FROM workflows WHERE maintenance = 1 AND id > :after
+UNION SELECT workflow_id FROM runs WHERE parked = 1 AND mutation_outcome = '' AND workflow_id > :after
+UNION SELECT workflow_id FROM approvals WHERE status = 'open' AND workflow_id > :after
+UNION SELECT workflow_id FROM notices WHERE settled_at IS NULL AND workflow_id > :after
+ORDER BY 1 LIMIT :limit;
+
+-- name: workflows_with_matters_changed
+-- The same, of those that something happened to.
+SELECT w.id FROM (
+    SELECT DISTINCT workflow_id FROM journal WHERE seq > :after AND seq <= :until AND workflow_id IS NOT NULL) c
+JOIN workflows w ON w.id = c.workflow_id
+WHERE w.error <> '' OR w.maintenance = 1
+    OR EXISTS (SELECT 1 FROM runs r WHERE r.workflow_id = w.id AND r.parked = 1 AND r.mutation_outcome = '')
+    OR EXISTS (SELECT 1 FROM approvals a WHERE a.workflow_id = w.id AND a.status = 'open')
+    OR EXISTS (SELECT 1 FROM notices n WHERE n.workflow_id = w.id AND n.kind > '' AND n.settled_at IS NULL)
+ORDER BY w.id;
+
 -- name: append_journal
 -- One operation that happened.
 INSERT INTO journal (at, operation, workflow_id, run_id, changed, why)

@@ -335,6 +335,46 @@ CREATE TABLE maintenance_tasks (
 CREATE UNIQUE INDEX one_open_task ON maintenance_tasks (workflow_id) WHERE status = 'open';
 CREATE INDEX tasks_of_workflow ON maintenance_tasks (workflow_id, id);
 
+CREATE TABLE notices (
+    id          TEXT NOT NULL PRIMARY KEY,
+    workflow_id TEXT NOT NULL REFERENCES workflows (id),
+    kind        TEXT NOT NULL
+        CONSTRAINT notice_kind CHECK (kind IN ('approval', 'repair', 'maintenance', 'unknown', 'error')),
+    about       TEXT NOT NULL,
+    run_id      TEXT REFERENCES runs (id),
+    call        TEXT NOT NULL,
+    words       TEXT NOT NULL,
+    can_do      TEXT NOT NULL,
+    opened_at   INTEGER NOT NULL,
+    settled_at  INTEGER,
+    outcome     TEXT NOT NULL DEFAULT '',
+    CONSTRAINT only_what_is_settled_has_an_outcome CHECK (outcome = '' OR settled_at IS NOT NULL)
+) STRICT;
+
+CREATE UNIQUE INDEX one_open_notice ON notices (workflow_id, kind, about) WHERE settled_at IS NULL;
+CREATE INDEX notices_open ON notices (id) WHERE settled_at IS NULL;
+CREATE INDEX notices_of_workflow ON notices (workflow_id, id);
+
+CREATE TABLE deliveries (
+    notice_id       TEXT NOT NULL REFERENCES notices (id),
+    sink            TEXT NOT NULL CONSTRAINT delivery_sink CHECK (sink <> ''),
+    says            TEXT NOT NULL CONSTRAINT delivery_says CHECK (says IN ('needs_person', 'settled')),
+    status          TEXT NOT NULL
+        CONSTRAINT delivery_status CHECK (status IN ('waiting', 'delivered', 'given_up')),
+    attempts        INTEGER NOT NULL DEFAULT 0 CONSTRAINT delivery_attempts CHECK (attempts >= 0),
+    next_attempt_at INTEGER,
+    problem         TEXT NOT NULL DEFAULT '',
+    ended_at        INTEGER,
+    PRIMARY KEY (notice_id, sink, says),
+    CONSTRAINT ended_delivery_says_when CHECK ((status = 'waiting') = (ended_at IS NULL)),
+    CONSTRAINT ended_delivery_was_tried CHECK (status = 'waiting' OR attempts >= 1),
+    CONSTRAINT ended_delivery_is_not_tried_again CHECK (status = 'waiting' OR next_attempt_at IS NULL),
+    CONSTRAINT opening_waits_for_nothing CHECK
+        (says = 'settled' OR status <> 'waiting' OR next_attempt_at IS NOT NULL)
+) STRICT, WITHOUT ROWID;
+
+CREATE INDEX deliveries_waiting ON deliveries (sink, next_attempt_at) WHERE status = 'waiting';
+
 CREATE TABLE journal (
     seq         INTEGER NOT NULL PRIMARY KEY,
     at          INTEGER NOT NULL,
