@@ -6,6 +6,7 @@ from keep_actors import views
 from keep_actors.escalation import Escalation, escalations
 from keep_actors.host import Host
 from keep_actors.kernel import ActorStopped
+from keep_actors.notices.told import Told, told
 from keep_actors.permissions import grants_of
 from keep_actors.signal import Signal
 from keep_actors.views import Attention, BlastRadius, Explanation, Input, Output, Proposed, Question
@@ -165,6 +166,20 @@ class KeepReads:
         ```
         """
         return await self._host.reading.read(views.attention)
+
+    async def notices(
+        self, workflow: str | None = None, *, limit: int = PEEK_DEFAULT, before: str | None = None
+    ) -> list[Told]:
+        """What people were told, newest first: of one workflow, or of all. `before` is the `matter` of the last seen.
+
+        ```python
+        for told in await keep.notices():
+            for sent in told.sent:
+                print(told.notice.words, sent.sink, sent.says, sent.status, sent.problem)
+        ```
+        """
+        workflow_id = (await self._find(workflow)).id if workflow is not None else None
+        return await self._host.reading.read(lambda q: told(q, workflow_id, limit, before))
 
     async def unknowns(self, workflow: str | None = None) -> list[Escalation]:
         """The calls of which nobody knows whether they took effect, with all a person needs to find out and to say so.

@@ -13,9 +13,22 @@ from keep_actors.connectors import Catalog, Connector
 from keep_actors.faults import Faults, no_faults
 from keep_actors.host import Host
 from keep_actors.keep import Keep
-from keep_actors.kernel import Clock, Directory, Escalated, RestartPolicy, Supervisor, Time, WallTime, WorkerThread
+from keep_actors.kernel import (
+    ActorRef,
+    Clock,
+    Directory,
+    Escalated,
+    RestartPolicy,
+    Supervisor,
+    Time,
+    WallTime,
+    WorkerThread,
+)
 from keep_actors.maintenance import Maintainer
 from keep_actors.messages import Message, Tick
+from keep_actors.notices import Sink, Sinks
+from keep_actors.notices import actor as notices_actor
+from keep_actors.notices.sink import chosen as chosen_sinks
 from keep_actors.permissions import Accepted
 from keep_actors.policy import Policy
 from keep_actors.reading_actor import ReadingActor
@@ -54,6 +67,7 @@ async def open(  # noqa: A001  # `keep_actors.open(...)` is how it is called
     policies: Mapping[str, Policy] | None = None,
     grants: Accepted = "explicit",
     maintainer: Maintainer | None = None,
+    notices: Sinks = (),
     sandbox: PoolMode = "jailed",
     limits: Limits | None = None,
     pool_policy: PoolPolicy | None = None,
@@ -78,13 +92,14 @@ async def open(  # noqa: A001  # `keep_actors.open(...)` is how it is called
     `":memory:"` nothing is kept.
 
     With `grants="declared"` a deployed script is granted what it names, with `"all"` everything; by default `deploy`
-    wants to be told. `maintainer` repairs scripts; without one a person does. `sandbox` is `"jailed"` for every script
-    that is not trusted. `telemetry` is one or several of `keep_actors.telemetry`, or `"auto"`: OpenTelemetry if it is
-    installed. `time`, `rng` and `faults` are for tests.
+    wants to be told. `maintainer` repairs scripts; without one a person does. `notices` are told when something needs a
+    person and when it is settled: async functions, and webhooks of `keep_actors.notices`. `sandbox` is `"jailed"` for
+    every script that is not trusted. `telemetry` is one or several of `keep_actors.telemetry`, or `"auto"`:
+    OpenTelemetry if it is installed. `time`, `rng` and `faults` are for tests.
 
     Raises what `Store.open` raises (`StorageOwned` when another runtime has the file), and `SandboxUnavailable`.
     """
-    catalog, telemetry = Catalog(connectors), chosen(telemetry)
+    catalog, telemetry, sinks = Catalog(connectors), chosen(telemetry), chosen_sinks(notices)
     now = time or WallTime()
     async with AsyncExitStack() as stack:
         in_memory = os.fspath(path) == ":memory:"
@@ -126,7 +141,7 @@ async def open(  # noqa: A001  # `keep_actors.open(...)` is how it is called
             telemetry=telemetry,
             faults=faults,
         )
-        runtime = Runtime(host, services, committed, restart or RestartPolicy(), grants)
+        runtime = Runtime(host, services, committed, restart or RestartPolicy(), grants, sinks)
         async with runtime.running(shutdown_grace_ms) as keep:
             yield keep
 
@@ -157,8 +172,11 @@ class Runtime:
         committed: Signal,
         restart: RestartPolicy,
         grants: Accepted,
+        sinks: tuple[Sink, ...] = (),
     ) -> None:
         self._grants = grants
+        self._sinks = sinks
+        self._notices: ActorRef[notices_actor.Message] | None = None
         self._host = host
         self._services = services
         self._committed = committed
@@ -177,6 +195,9 @@ class Runtime:
                 await tasks.start(self._services.supervisor.run)
                 try:
                     await self._recover()
+                    self._notices = notices_actor.start(
+                        self._services.supervisor, self._host, self._sinks, self._committed
+                    )
                     await tasks.start(self._workflows.run)
                     tasks.start_soon(self._clock.run)
                     yield Keep(self._host, self._directory, self._clock, self._committed, self._grants)
@@ -206,6 +227,7 @@ class Runtime:
         self._host.is_closing = True
         with anyio.move_on_after(grace_ms / 1000, shield=True):
             await self._directory.wait_empty()
+        await notices_actor.finish(self._notices, grace_ms)
         self._host.is_closed = True
         self._committed.fire()
 

@@ -223,10 +223,12 @@ def proposal(q: Queries, workflow_id: str) -> Proposed | None:
 
 def attention(q: Queries) -> list[Attention]:
     """Everything that waits for a person."""
-    return [each for workflow in reads.workflows_needing_attention(q) for each in _attention(q, workflow)]
+    return [each for workflow in reads.workflows_needing_attention(q) for each in attention_of(q, workflow)]
 
 
-def _attention(q: Queries, workflow: Workflow) -> Iterator[Attention]:
+def attention_of(q: Queries, workflow: Workflow) -> Iterator[Attention]:
+    """What of one workflow waits for a person."""
+
     def needs(kind: _Kind, words: str, run_id: str | None, about: str | None, can_do: str) -> Attention:
         return Attention(workflow.id, workflow.name, kind, words, run_id, about, can_do)
 

@@ -1,7 +1,8 @@
 """Where a connector's own code is carried out: the only place where any exception of it is caught.
 
 A cancellation from outside always goes on. One that the connector swallowed is not taken for an answer either, and one
-that nobody asked for (a client that cancelled its own work, and let that out) is an error like any other.
+that nobody asked for (a client that cancelled its own work, and let that out, alone or in a group with other errors) is
+an error like any other.
 """
 
 import math
@@ -67,6 +68,14 @@ async def carry_out(work: Callable[[], Awaitable[T]], timeout_ms: int) -> Ending
         if anyio.current_effective_deadline() == -math.inf:
             raise
         return Raised(RuntimeError("the call was cancelled by the connector's own code"))
+    except BaseExceptionGroup as group:
+        # Not an `ExceptionGroup`, so it has more than errors in it: an interrupt goes on, and so does our cancellation.
+        ours = anyio.current_effective_deadline() == -math.inf
+        if ours or group.split((Exception, anyio.get_cancelled_exc_class()))[1] is not None:
+            raise
+        if scope.cancel_called:
+            return TimedOut()
+        return Raised(RuntimeError(f"the call ended with a group of errors and cancellations: {group.message}"))
     # Code that turns every exception into one of ours would make a promise out of the host's own cancellation.
     await anyio.lowlevel.checkpoint_if_cancelled()
     if scope.cancel_called or tried.error is None:

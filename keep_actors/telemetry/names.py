@@ -78,7 +78,10 @@ MAILBOX_MESSAGES: Final = Metric(
     "keep.mailbox.messages", "distribution", "message", (), "Messages left in a workflow's mailbox as one is taken."
 )
 ACTIVE: Final = Metric("keep.workflows.active", "level", "workflow", (), "Workflows in memory: busy, or about to be.")
-METRICS: Final = (RUNS, RUN_MS, MUTATIONS, CALL_MS, COMMIT_OPERATIONS, MAILBOX_MESSAGES, ACTIVE)
+NOTICES: Final = Metric(
+    "keep.notices", "counter", "attempt", ("sink", "outcome"), "Attempts at telling people that one is needed."
+)
+METRICS: Final = (RUNS, RUN_MS, MUTATIONS, CALL_MS, COMMIT_OPERATIONS, MAILBOX_MESSAGES, ACTIVE, NOTICES)
 
 ATTENTION: Final = Metric("keep.workflows.attention", "level", "workflow", (), "Workflows that wait for a person.")
 """Asked of the database when Prometheus asks, so only `metrics_app` has it."""

@@ -142,3 +142,23 @@ async def test_a_cancellation_that_nobody_asked_for_is_an_error_of_the_connector
     assert "cancelled" in failed.message
     assert isinstance(await act.mutate(nothing(act), mutation_call(), LONG), Unknown)
     assert isinstance(await act.reconcile(mutation_call(), LONG), Retry)
+
+
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+async def test_a_group_of_errors_and_cancellations_of_the_connectors_own_is_an_error() -> None:
+    """Trio lets nobody make a cancellation of their own."""
+
+    async def mixed() -> object:
+        raise BaseExceptionGroup("mixed", [asyncio.CancelledError(), OSError("no")])
+
+    act = planned("act", mixed)
+    assert isinstance(await act.mutate(nothing(act), mutation_call(), LONG), Unknown)
+
+
+async def test_an_interrupt_in_a_group_is_nobodys_failure() -> None:
+    async def interrupted() -> object:
+        raise BaseExceptionGroup("mixed", [KeyboardInterrupt(), OSError("no")])
+
+    act = planned("act", interrupted)
+    with pytest.raises(BaseExceptionGroup):
+        await act.mutate(nothing(act), mutation_call(), LONG)

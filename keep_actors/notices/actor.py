@@ -1,0 +1,202 @@
+"""Compares what needs a person with what people were told, and has them told the difference. In the way of no run.
+
+After the start everything is compared once; from then on the workflows that the journal names, at most a few times a
+second however much is committed. If it crashes too often it is given up, and runs go on without notices.
+"""
+
+import logging
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from functools import partial
+from typing import Final, TypeAlias, assert_never
+
+import anyio
+from msgspec import Struct
+
+from keep_actors.host import Host
+from keep_actors.kernel import Actor, ActorDied, ActorRef, ActorStopped, Question, RestartPolicy, Supervisor
+from keep_actors.notices.comparison import Difference, compare
+from keep_actors.notices.courier import Courier
+from keep_actors.notices.matters import matters, outcome_of
+from keep_actors.notices.sink import Sink
+from keep_actors.record import patiently
+from keep_actors.signal import Signal
+from keep_storage import notice_reads, reads
+from keep_storage.ids import Millis
+from keep_storage.model import Notice
+from keep_storage.operations import AddDelivery, OpenNotice, Operation, SettleNotice, Together
+from keep_storage.transaction import Queries
+
+log = logging.getLogger("keep_actors.notices")
+
+LOOK_EVERY_MS: Final = 200
+"""Commits that come closer together are looked at together."""
+FINISH_MS: Final = 2_000
+"""How long the end of a runtime waits for deliveries that are due. What is left is delivered after the next start."""
+_PAGE: Final = 100
+"""Workflows of one read: others want to read too."""
+_ENTRIES: Final = 1_000
+"""Journal entries of one read."""
+
+
+class Look(Question[None]):
+    """Compare what may have changed."""
+
+
+class Finish(Question[None]):
+    """Compare once more, and answer when everything that is due has been tried."""
+
+
+Message: TypeAlias = Look | Finish
+
+
+class _Found(Struct, frozen=True):
+    until: int
+    is_all: bool
+    settled: tuple[SettleNotice, ...]
+    difference: Difference
+
+
+class NoticesActor(Actor[Message]):
+    """The one that writes notices. Its couriers, one for each sink, live and die with it."""
+
+    def __init__(self, host: Host, sinks: Sequence[Sink], committed: Signal) -> None:
+        super().__init__("notices")
+        self._host = host
+        self._sinks = tuple(sink.name for sink in sinks)
+        self._couriers = [Courier(host, sink) for sink in sinks]
+        self._committed = committed
+        self._seen: int | None = None
+        """The journal up to here has been compared."""
+
+    async def run(self) -> None:
+        """Follow what is committed, deliver, and process messages."""
+        async with anyio.create_task_group() as tasks:
+            for courier in self._couriers:
+                tasks.start_soon(courier.run)
+            tasks.start_soon(self._follow)
+            await super().run()
+            tasks.cancel_scope.cancel()
+
+    async def receive(self, message: Message) -> None:
+        match message:
+            case Look():
+                await self._look()
+            case Finish():
+                await self._look()
+                for courier in self._couriers:
+                    courier.wake()
+                for courier in self._couriers:
+                    await courier.drained()
+            case _:
+                assert_never(message)
+        message.answer(None)
+
+    async def _follow(self) -> None:
+        time = self._host.time
+        with suppress(ActorStopped):
+            while True:
+                # Taken before looking: what is committed meanwhile is looked at next.
+                committed, looked_at = self._committed.next, time.now()
+                await self.ref.ask(Look())
+                await committed.wait()
+                await time.sleep_until(looked_at + LOOK_EVERY_MS)
+
+    # Comparing.
+
+    async def _look(self) -> None:
+        if self._seen is None:
+            seen = await self._host.read(reads.journal_end)
+            await self._look_at_all()
+            await self._tell_who_does_not_know()
+            self._seen = seen
+        is_all = False
+        while not is_all:
+            seen = self._seen
+            found = await self._host.read(partial(self._changed_since, seen=seen))
+            await self._tell(found)
+            self._seen, is_all = found.until, found.is_all
+
+    async def _look_at_all(self) -> None:
+        after = ""
+        while True:
+            page = await self._host.read(partial(notice_reads.workflows_with_matters, after=after, limit=_PAGE))
+            if not page:
+                return
+            await self._tell(await self._host.read(partial(self._compared, workflow_ids=page)))
+            after = page[-1]
+
+    def _changed_since(self, q: Queries, seen: int) -> _Found:
+        end = reads.journal_end(q)
+        until = min(end, seen + _ENTRIES)
+        changed = notice_reads.workflows_with_matters_changed(q, after=seen, until=until) if until > seen else []
+        return self._compared(q, changed, until, is_all=until == end)
+
+    def _compared(self, q: Queries, workflow_ids: Iterable[str], until: int = 0, *, is_all: bool = True) -> _Found:
+        now, known = [], []
+        for workflow_id in workflow_ids:
+            now += matters(q, workflow_id, lambda name: self._host.repairs_max(name) > 0)
+            known += notice_reads.open_notices(q, workflow_id)
+        difference = compare(now, known)
+        return _Found(until, is_all, tuple(_settle(q, each) for each in difference.settled), difference)
+
+    # Writing.
+
+    async def _tell(self, found: _Found) -> None:
+        opened = [
+            OpenNotice(
+                self._host.ids.new("ntc"),
+                each.workflow_id,
+                each.kind,
+                each.about,
+                each.words,
+                each.can_do,
+                self._sinks,
+                each.run_id,
+                each.call,
+            )
+            for each in found.difference.opened
+        ]
+        await self._write([*found.settled, *opened])
+
+    async def _tell_who_does_not_know(self) -> None:
+        """A sink that is new, or was given up, is told what is open."""
+        for sink in self._sinks:
+            after = ""
+            while page := await self._host.read(
+                partial(notice_reads.untold_notices, sink=sink, after=after, limit=_PAGE)
+            ):
+                await self._write([AddDelivery(each.id, sink) for each in page])
+                after = page[-1].id
+
+    async def _write(self, operations: Sequence[Operation[object]]) -> None:
+        if operations:
+            together = Together(tuple(operations))
+            await patiently(lambda: self._host.storage.apply(together), self._host.time)
+            for courier in self._couriers:
+                courier.wake()
+
+
+def _settle(q: Queries, notice: Notice) -> SettleNotice:
+    return SettleNotice(notice.id, outcome_of(q, notice))
+
+
+def start(supervisor: Supervisor, host: Host, sinks: Sequence[Sink], committed: Signal) -> ActorRef[Message] | None:
+    """Have people told from now on. Without sinks there is nobody to be told, and nothing is done at all."""
+    if not sinks:
+        return None
+
+    async def given_up(error: Exception) -> None:
+        log.error("Nobody is told any more of what needs a person, before the next start", exc_info=error)
+
+    return supervisor.start(
+        "notices", lambda _: NoticesActor(host, sinks, committed), policy=RestartPolicy(), given_up=given_up
+    )
+
+
+async def finish(notices: ActorRef[Message] | None, grace_ms: Millis) -> None:
+    """The runtime comes to its end: what is due is tried, but not for long."""
+    if notices is None:
+        return
+    with anyio.move_on_after(min(grace_ms, FINISH_MS) / 1000, shield=True), suppress(ActorDied, ActorStopped):
+        await notices.ask(Finish())

@@ -1,0 +1,96 @@
+"""Who is told: a sink has a name, by which what it was told is remembered, a time limit, and a patience of its own."""
+
+import inspect
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any, Final, Protocol, TypeAlias, runtime_checkable
+
+from keep_actors.notices.notice import Notice
+from keep_actors.policy import Backoff
+from keep_storage.ids import Millis
+
+Function: TypeAlias = Callable[[Notice], Awaitable[None]]
+
+PATIENCE: Final = Backoff(first_ms=5_000, cap_ms=3_600_000, attempts_max=36, jitter=0.2)
+"""About a day: an hour after an hour and a half of trying ever later."""
+TIMEOUT_MS: Final = 10_000
+
+
+class GiveUp(Exception):
+    """Raised by a sink: it will never take this notice, so it is not tried again."""
+
+
+@runtime_checkable
+class Sink(Protocol):
+    """What is told."""
+
+    @property
+    def name(self) -> str:
+        """Kept over restarts: under another name it is another sink, and is told everything that is open."""
+        ...
+
+    @property
+    def timeout_ms(self) -> Millis:
+        """How long one attempt may take."""
+        ...
+
+    @property
+    def backoff(self) -> Backoff:
+        """How long to wait after a failure, and after how many a delivery is given up."""
+        ...
+
+    async def deliver(self, notice: Notice) -> None:
+        """Returns once the notice is where it belongs. What it raises is a failure, and `GiveUp` the last one."""
+        ...
+
+
+class Hook:
+    """A sink that is a function: `async def page(notice: Notice) -> None`."""
+
+    def __init__(
+        self, function: Function, *, name: str = "", timeout_ms: Millis = TIMEOUT_MS, backoff: Backoff = PATIENCE
+    ) -> None:
+        self.name = checked_name(name or str(getattr(function, "__name__", "")), "Hook(function, name='pager')")
+        self.timeout_ms = checked_timeout(timeout_ms)
+        self.backoff = backoff
+        self._function = function
+
+    def __repr__(self) -> str:
+        return f"Hook({self.name!r})"
+
+    async def deliver(self, notice: Notice) -> None:
+        await self._function(notice)
+
+
+Sinks: TypeAlias = Sink | Function | Iterable[Sink | Function]
+"""One or several."""
+
+
+def chosen(wanted: Sinks) -> tuple[Sink, ...]:
+    """The sinks of a runtime. Raises `TypeError` for what is none, and `ValueError` for two of one name."""
+    several: Iterable[Any] = wanted if isinstance(wanted, list | tuple | set | frozenset) else (wanted,)
+    sinks = tuple(_sink(each) for each in several)
+    names = [sink.name for sink in sinks]
+    if twice := sorted({name for name in names if names.count(name) > 1}):
+        raise ValueError(f"two sinks of notices are called {twice[0]!r}; give each a name of its own: name='...'")
+    return sinks
+
+
+def _sink(each: object) -> Sink:
+    if isinstance(each, Sink):
+        return each
+    if inspect.iscoroutinefunction(each):
+        return Hook(each)
+    raise TypeError(f"a sink of notices is an async function, a Hook or a Webhook, not {each!r}")
+
+
+def checked_name(name: str, how: str) -> str:
+    """A name that is the same after a restart."""
+    if not name.strip() or name.startswith("<"):
+        raise ValueError(f"a sink of notices needs a name that stays the same over restarts: {how}")
+    return name
+
+
+def checked_timeout(timeout_ms: Millis) -> Millis:
+    if timeout_ms <= 0:
+        raise ValueError("timeout_ms is more than 0: it is for one whole attempt")
+    return timeout_ms

@@ -1,0 +1,86 @@
+"""A sink that is an HTTP endpoint: one signed POST for each attempt. Its address and its secret are shown to nobody."""
+
+from typing import TYPE_CHECKING, Final
+from urllib.parse import urlsplit
+
+import msgspec
+
+from keep_actors.notices.notice import Notice
+from keep_actors.notices.signature import NOTICE_ID, SIGNATURE, TIMESTAMP, checked_secret, signed
+from keep_actors.notices.sink import PATIENCE, TIMEOUT_MS, GiveUp, checked_name, checked_timeout
+from keep_actors.policy import Backoff
+from keep_actors.secret import Secret
+from keep_storage.ids import Clock, Millis
+from keep_storage.store import wall_clock
+
+if TYPE_CHECKING:
+    import httpx
+
+    from keep_actors.maintenance.post import Sender
+
+_REPLY_BYTES_MAX: Final = 64 * 1024
+_GONE: Final = 410
+
+
+class NotTaken(Exception):
+    """The endpoint answered, but not with a 2xx."""
+
+
+class Webhook:
+    """Posts notices as JSON. Needs httpx: `pip install 'keep-actors[notices]'`.
+
+    Any 2xx is delivered, 410 gives up, everything else is tried again. A redirect is not followed. The name is that of
+    the host unless it is said. A `client` is used as it is and not closed.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        secret: Secret | str,
+        name: str = "",
+        timeout_ms: Millis = TIMEOUT_MS,
+        backoff: Backoff = PATIENCE,
+        clock: Clock = wall_clock,
+        client: "httpx.AsyncClient | None" = None,
+    ) -> None:
+        parts = urlsplit(url)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise ValueError("url is the address of an endpoint, such as https://example.com/keep")
+        self._url = url
+        self._host = parts.hostname
+        self._secret = checked_secret(secret)
+        self._clock = clock
+        self._sender = _sender(client)
+        # Not the whole address, which often has a token in it: the name is in the file, in logs and in metrics.
+        self.name = checked_name(name or self._host, "Webhook(url, name='pager')")
+        self.timeout_ms = checked_timeout(timeout_ms)
+        self.backoff = backoff
+
+    def __repr__(self) -> str:
+        return f"Webhook({self.name!r})"
+
+    async def deliver(self, notice: Notice) -> None:
+        """Post it once. Raises `GiveUp`, `NotTaken` or what httpx raises."""
+        body, timestamp = msgspec.json.encode(notice), self._clock()
+        headers = {
+            TIMESTAMP: str(timestamp),
+            SIGNATURE: signed(self._secret, timestamp, body),
+            NOTICE_ID: notice.id,
+        }
+        reply = await self._sender.post(self._url, headers, body, _REPLY_BYTES_MAX)
+        if reply.status == _GONE:
+            raise GiveUp(f"{self._host} answered 410: the endpoint is gone")
+        if not 200 <= reply.status < 300:
+            redirect = "; a redirect is not followed, give the final address" if 300 <= reply.status < 400 else ""
+            raise NotTaken(f"{self._host} answered {reply.status}{redirect}")
+
+
+def _sender(client: "httpx.AsyncClient | None") -> "Sender":
+    try:
+        from keep_actors.maintenance.post import Sender
+    except ModuleNotFoundError as error:
+        if error.name != "httpx":
+            raise
+        raise ModuleNotFoundError("Webhook needs httpx: pip install 'keep-actors[notices]'", name="httpx") from None
+    return Sender(client)

@@ -1,0 +1,267 @@
+"""Webhooks: signed requests to a real server, which does everything wrong; and the signature as a receiver sees it."""
+
+import hashlib
+import hmac
+
+import anyio
+import httpx
+import msgspec
+import pytest
+
+from keep_actors.notices import BadSignature, Notice, Webhook, verify
+from keep_actors.secret import Secret
+from keep_storage.model import DeliveryStatus, NoticeKind, Says
+from tests.maintenance.world import Asked, Plan, a_server, answers, sends
+from tests.runtime.fakes import Fake
+from tests.runtime.pager import QUICK, calm
+from tests.runtime.test_notices import asks
+from tests.runtime.world import SECOND, START, world
+
+SECRET = "hush-0123456789abcdef"
+MINUTES = 60 * SECOND
+
+NOTICE = Notice(
+    id="ntc_1.needs_person",
+    says=Says.NEEDS_PERSON,
+    matter="ntc_1",
+    kind=NoticeKind.UNKNOWN,
+    workflow_id="wf_1",
+    workflow="orders",
+    run_id="run_1",
+    about="mut_1",
+    call="bank.pay",
+    words="Nobody knows.",
+    can_do="Look.",
+    opened_at=START,
+    settled_at=None,
+    outcome="",
+)
+
+
+@pytest.fixture(autouse=True)
+def _no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The server is on this machine, whatever the machine's way to the outside is."""
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+
+
+def a_request(notice: Notice = NOTICE, *, at: int = START, secret: str = SECRET) -> tuple[dict[str, str], bytes]:
+    """As a sender makes it, written down a second time."""
+    body = msgspec.json.encode(notice)
+    mac = hmac.new(secret.encode(), str(at).encode() + b"." + body, hashlib.sha256).hexdigest()
+    return {"Keep-Timestamp": str(at), "Keep-Signature": f"v1={mac}", "Keep-Notice-Id": notice.id}, body
+
+
+# A receiver.
+
+
+def test_a_genuine_request_is_a_notice() -> None:
+    headers, body = a_request()
+    assert verify(SECRET, headers, body, now=START) == NOTICE
+    assert verify(Secret(SECRET), headers, body, now=START + 5 * MINUTES) == NOTICE
+    assert verify(SECRET, headers, body, now=START - 5 * MINUTES) == NOTICE
+
+
+def test_the_names_of_headers_are_read_in_any_case() -> None:
+    headers, body = a_request()
+    assert verify(SECRET, {name.lower(): value for name, value in headers.items()}, body, now=START) == NOTICE
+
+
+def test_a_secret_can_be_replaced_by_another_while_both_are_known() -> None:
+    old, new = a_request(), a_request(secret="new-0123456789abcdef")
+    both = ("new-0123456789abcdef", SECRET)
+    assert [verify(both, *each, now=START) for each in (old, new)] == [NOTICE, NOTICE]
+    with pytest.raises(BadSignature, match="does not fit"):
+        verify(("new-0123456789abcdef",), *old, now=START)
+
+
+def test_one_of_several_signatures_is_enough() -> None:
+    headers, body = a_request()
+    headers["Keep-Signature"] = f"v2=abc, {headers['Keep-Signature']}"
+    assert verify(SECRET, headers, body, now=START) == NOTICE
+
+
+@pytest.mark.parametrize("late", [5 * MINUTES + 1, -5 * MINUTES - 1])
+def test_a_request_that_is_replayed_late_is_refused_though_it_is_genuine(late: int) -> None:
+    headers, body = a_request()
+    with pytest.raises(BadSignature, match=f"{abs(late)} ms"):
+        verify(SECRET, headers, body, now=START + late)
+
+
+def test_a_request_whose_time_was_changed_is_refused() -> None:
+    headers, body = a_request()
+    headers["Keep-Timestamp"] = str(START + 1)
+    with pytest.raises(BadSignature, match="does not fit"):
+        verify(SECRET, headers, body, now=START)
+
+
+def test_a_request_whose_body_was_changed_is_refused() -> None:
+    headers, body = a_request()
+    for position in range(len(body)):
+        changed = body[:position] + bytes([body[position] ^ 1]) + body[position + 1 :]
+        with pytest.raises(BadSignature, match="does not fit"):
+            verify(SECRET, headers, changed, now=START)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "words"),
+    [
+        ("Keep-Signature", None, "no header Keep-Signature"),
+        ("Keep-Timestamp", None, "no header Keep-Timestamp"),
+        ("Keep-Timestamp", "soon", "not a number"),
+        ("Keep-Timestamp", "-1", "not a number"),
+        ("Keep-Timestamp", "٣", "not a number"),
+        ("Keep-Timestamp", "9" * 5_000, "not a number"),
+        ("Keep-Signature", "", "does not fit"),
+        ("Keep-Signature", "v1=", "does not fit"),
+        ("Keep-Signature", "v1=ÿ", "does not fit"),
+        ("Keep-Signature", "0" * 64, "does not fit"),
+    ],
+)
+def test_headers_that_are_not_as_they_were_sent_are_refused_with_words(
+    name: str, value: str | None, words: str
+) -> None:
+    headers, body = a_request()
+    del headers[name]
+    with pytest.raises(BadSignature, match=words):
+        verify(SECRET, headers if value is None else {**headers, name: value}, body, now=START)
+
+
+def test_a_signature_without_its_scheme_is_refused() -> None:
+    headers, body = a_request()
+    headers["Keep-Signature"] = headers["Keep-Signature"].removeprefix("v1=")
+    with pytest.raises(BadSignature, match="does not fit"):
+        verify(SECRET, headers, body, now=START)
+
+
+def test_what_is_signed_and_no_notice_is_refused() -> None:
+    body = b"[" * 10_000
+    mac = hmac.new(SECRET.encode(), f"{START}.".encode() + body, hashlib.sha256).hexdigest()
+    with pytest.raises(BadSignature, match="no notice"):
+        verify(SECRET, {"Keep-Timestamp": str(START), "Keep-Signature": f"v1={mac}"}, body, now=START)
+
+
+def test_a_newer_sender_may_say_more() -> None:
+    body = msgspec.json.encode({**msgspec.to_builtins(NOTICE), "more": 1})
+    mac = hmac.new(SECRET.encode(), f"{START}.".encode() + body, hashlib.sha256).hexdigest()
+    headers = {"Keep-Timestamp": str(START), "Keep-Signature": f"v1={mac}"}
+    assert verify(SECRET, headers, body, now=START) == NOTICE
+
+
+# A sender.
+
+
+class Turns:
+    """A plan that answers each request in its own way, and after those all is well."""
+
+    def __init__(self, *plans: Plan) -> None:
+        self.plans = list(plans)
+
+    async def __call__(self, stream: anyio.abc.SocketStream) -> None:
+        await (self.plans.pop(0) if self.plans else answers(204, b""))(stream)
+
+
+async def hangs(_: anyio.abc.SocketStream) -> None:
+    await anyio.sleep_forever()
+
+
+async def deliver_all(*plans: Plan, attempts: int, timeout_ms: int = 10_000) -> tuple[list[Asked], str, str]:
+    """One notice to a server with this plan: what it was asked, how that ended, and what was wrong at first."""
+    now = [START]
+
+    def clock() -> int:
+        now[0] += 1
+        return now[0]
+
+    async with a_server(Turns(*plans)) as server, httpx.AsyncClient(trust_env=False, verify=False) as client:
+        webhook = Webhook(
+            server.url, secret=SECRET, timeout_ms=timeout_ms, backoff=QUICK, clock=clock, client=client, name="hook"
+        )
+        async with world(Fake(), notices=webhook, shutdown_grace_ms=1) as box:
+            await asks(box)
+            await calm(box)
+            problem, status, tried = "", "", 0
+            with anyio.fail_after(30):
+                while True:
+                    for told in await box.keep.notices():
+                        [sent] = told.sent
+                        problem, status, tried = problem or sent.problem, str(sent.status), sent.attempts
+                    if tried >= attempts:
+                        break
+                    box.time.advance(SECOND)
+                    await anyio.wait_all_tasks_blocked()
+        return server.asked, status, problem
+
+
+@pytest.mark.anyio
+async def test_a_notice_is_posted_signed_and_delivered_with_any_2xx() -> None:
+    asked, status, _ = await deliver_all(answers(202, b"thanks"), attempts=1)
+    [request] = asked
+    assert status == DeliveryStatus.DELIVERED
+    assert request.line == "POST /v1 HTTP/1.1"
+    assert request.headers["content-type"] == "application/json"
+    notice = verify(SECRET, request.headers, request.body, now=START)
+    assert (notice.kind, notice.says, notice.workflow) == ("approval", "needs_person", "flow")
+    assert request.headers["keep-notice-id"] == notice.id
+    assert SECRET.encode() not in request.body + str(request.headers).encode()
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    ("plan", "words"),
+    [
+        (answers(500, b"oh no"), "answered 500"),
+        (answers(404, b"who?"), "answered 404"),
+        (answers(429, b"", "Retry-After: 1"), "answered 429"),
+        (answers(302, b"", "Location: http://127.0.0.1:9/elsewhere"), "a redirect is not followed"),
+        (sends(bytes(range(256))), "ProtocolError"),
+        (sends(b""), "ProtocolError"),
+    ],
+    ids=["500", "404", "429", "redirect", "bytes", "nothing"],
+)
+async def test_what_is_not_taken_is_posted_again_with_the_same_id_and_signed_anew(plan: Plan, words: str) -> None:
+    asked, status, problem = await deliver_all(plan, attempts=2)
+    assert (status, words in problem) == (DeliveryStatus.DELIVERED, True), problem
+    first, second = asked
+    assert first.headers["keep-notice-id"] == second.headers["keep-notice-id"]
+    assert first.headers["keep-timestamp"] != second.headers["keep-timestamp"]
+    assert [verify(SECRET, each.headers, each.body, now=START).id for each in asked] == [
+        first.headers["keep-notice-id"]
+    ] * 2
+
+
+@pytest.mark.anyio
+async def test_a_server_that_hangs_is_left_and_asked_again() -> None:
+    asked, status, problem = await deliver_all(hangs, attempts=2, timeout_ms=200)
+    assert (len(asked), status, problem) == (2, DeliveryStatus.DELIVERED, "it took longer than 200 ms")
+
+
+@pytest.mark.anyio
+async def test_an_endpoint_that_is_gone_is_not_asked_again() -> None:
+    asked, status, problem = await deliver_all(answers(410, b""), attempts=1)
+    assert (len(asked), status) == (1, DeliveryStatus.GIVEN_UP)
+    assert "410" in problem
+
+
+@pytest.mark.anyio
+async def test_an_answer_without_end_is_no_reason_to_wait() -> None:
+    head = b"HTTP/1.1 200 OK\r\nContent-Length: 100000000\r\n\r\n"
+    asked, status, _ = await deliver_all(sends(head + b"x" * 100_000), attempts=1)
+    assert (len(asked), status) == (1, DeliveryStatus.DELIVERED)
+
+
+@pytest.mark.anyio
+async def test_a_server_that_is_down_is_tried_until_it_is_given_up() -> None:
+    async with a_server(hangs) as server:
+        gone = server.url
+    async with httpx.AsyncClient(trust_env=False, verify=False) as client:
+        webhook = Webhook(gone, secret=SECRET, backoff=QUICK, client=client)
+        async with world(Fake(), notices=webhook, shutdown_grace_ms=1) as box:
+            await asks(box)
+            with anyio.fail_after(30):
+                while True:
+                    found = await box.keep.notices()
+                    if found and found[0].sent[0].status is DeliveryStatus.GIVEN_UP:
+                        break
+                    box.time.advance(SECOND)
+                    await anyio.wait_all_tasks_blocked()
+            assert found[0].sent[0].attempts == QUICK.attempts_max
