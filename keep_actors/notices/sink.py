@@ -11,7 +11,7 @@ from keep_storage.ids import Millis
 Function: TypeAlias = Callable[[Notice], Awaitable[None]]
 
 PATIENCE: Final = Backoff(first_ms=5_000, cap_ms=3_600_000, attempts_max=36, jitter=0.2)
-"""About a day: an hour after an hour and a half of trying ever later."""
+"""A little more than a day: ever later for an hour and a half, then every hour."""
 TIMEOUT_MS: Final = 10_000
 
 

@@ -15,6 +15,7 @@ from keep_actors.keep import Keep
 from keep_actors.telemetry import NO_TELEMETRY, Guarded, NoTelemetry, PrometheusMetrics, Span, chosen, metrics_app
 from keep_actors.telemetry.names import ATTENTION, CRASHED, CUT_OFF, METRICS, SPANS
 from tests.runtime.fakes import Fake, applies_and_raises, fails
+from tests.runtime.pager import Pager
 from tests.runtime.world import World, script, world
 
 pytestmark = pytest.mark.anyio
@@ -148,7 +149,7 @@ async def test_the_runtime_tells_exactly_what_the_tables_list(caplog: pytest.Log
     strict = Strict()
     fake = planned()
     fake.plan("search", fails(AuthRequired("no")))
-    async with world(fake, telemetry=strict) as box:
+    async with world(fake, telemetry=strict, notices=Pager()) as box:
         await box.keep.deploy(script(name="reader", producer="await c.fake.search({});"))
         await box.keep.deploy(script(name="careful", mutate=ADD), grants=[Grant("fake.add", policy="ask")])
         await box.publish("careful", "in", "zero")

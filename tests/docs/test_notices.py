@@ -1,0 +1,84 @@
+"""What docs/notices.md says is so: its Python runs, its receiver receives, its tables are those of the code."""
+
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from starlette.applications import Starlette
+
+from keep_actors import notices
+from keep_actors.notices import Notice, Webhook, signature
+from keep_actors.notices.actor import FINISH_MS, LOOK_EVERY_MS
+from keep_actors.notices.sink import PATIENCE
+from keep_actors.views import Attention
+from keep_storage.model import NoticeKind
+from tests.docs.test_docs import ROOT, blocks, run_block, table
+from tests.runtime.fakes import Fake
+from tests.runtime.pager import calm
+from tests.runtime.test_notices import asks
+from tests.runtime.world import world
+
+TEXT = (ROOT / "docs" / "notices.md").read_text("utf-8")
+SECRET = "hush-0123456789abcdef"
+
+
+@pytest.mark.anyio
+async def test_the_receiver_of_the_documentation_is_told_once_and_by_nobody_else(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("KEEP_SECRET", SECRET)
+    names: dict[str, Any] = {}
+    for block in blocks(TEXT, "python"):
+        await run_block(block, names)
+    app = names["app"]
+    assert isinstance(app, Starlette)
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app)) as client:
+        webhook = Webhook("https://receiver.example/keep", secret=SECRET, client=client)
+        async with world(Fake(), notices=webhook) as box:
+            await asks(box)
+            await calm(box)
+            [told] = await box.keep.notices()
+            assert [str(each.status) for each in told.sent] == ["delivered"]
+        await webhook.deliver(told.notice)
+        forged = Webhook("https://receiver.example/keep", secret="another-0123456789", client=client)
+        with pytest.raises(Exception, match="answered 400"):
+            await forged.deliver(told.notice)
+    assert capsys.readouterr().out.count("needs_person approval flow") == 1
+
+
+def test_every_public_name_is_documented() -> None:
+    assert {name for name in notices.__all__ if f"`{name}" not in TEXT and f"{name}(" not in TEXT} <= {"Sink", "Sinks"}
+
+
+def test_every_field_of_a_notice_is_documented() -> None:
+    named = [name for row in table(TEXT, "field of `Notice`") for name in row[0].replace("`", "").split(", ")]
+    assert named == list(Notice.__struct_fields__)
+
+
+def test_every_kind_of_attention_is_a_kind_of_notice() -> None:
+    kinds = Attention.__annotations__["kind"]
+    assert {str(each) for each in NoticeKind} == set(kinds.__args__)
+    [row] = [row for row in table(TEXT, "field of `Notice`") if row[0] == "`kind`"]
+    assert row[1] == ", ".join(f"`{each}`" for each in NoticeKind)
+
+
+def test_every_header_is_documented() -> None:
+    headers = [row[0].strip("`") for row in table(TEXT, "header")]
+    assert set(headers) == {signature.NOTICE_ID, signature.TIMESTAMP, signature.SIGNATURE}
+
+
+def test_the_numbers_are_those_of_the_code() -> None:
+    assert f"two looks ({LOOK_EVERY_MS} ms)" in TEXT
+    assert f"for {FINISH_MS // 1000} s at most" in TEXT
+    assert (PATIENCE.first_ms, PATIENCE.cap_ms, PATIENCE.jitter) == (5_000, 3_600_000, 0.2)
+    assert f"5 s, 10 s, … an hour, longer by up to a fifth at random, {PATIENCE.attempts_max} attempts" in TEXT
+    waits = [min(PATIENCE.first_ms << number, PATIENCE.cap_ms) for number in range(PATIENCE.attempts_max - 1)]
+    assert 24 < sum(waits) / 3_600_000 < 30, "a little more than a day"
+    assert signature.TOLERANCE_MS == 5 * 60 * 1000
+
+
+def test_an_optional_library_is_asked_for_by_the_name_of_its_extra() -> None:
+    project = Path(ROOT / "pyproject.toml").read_text("utf-8")
+    assert 'notices = ["httpx' in project
+    assert "keep-actors[notices]" in TEXT
