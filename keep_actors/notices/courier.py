@@ -19,6 +19,7 @@ from keep_actors.record import patiently
 from keep_actors.signal import Signal
 from keep_actors.telemetry import names
 from keep_storage import notice_reads
+from keep_storage.errors import Rejected
 from keep_storage.ids import Millis
 from keep_storage.model import Delivery
 from keep_storage.operations import NoteDelivery
@@ -73,7 +74,12 @@ class Courier:
         sink = self._sink
         ending = await carry_out(lambda: sink.deliver(notice), sink.timeout_ms)
         note = NoteDelivery(notice.matter, sink.name, delivery.says, *self._judged(ending, delivery))
-        noted = await patiently(lambda: self._host.storage.apply(note), self._host.time)
+        try:
+            noted = await patiently(lambda: self._host.storage.apply(note), self._host.time)
+        except Rejected as refused:
+            # The actor was restarted, and what its last incarnation had asked of the storage was done after we looked.
+            log.info("A delivery to sink %r was noted before: %s", sink.name, refused.reason)
+            return
         self._tell(noted)
 
     def _judged(self, ending: Ending[None], delivery: Delivery) -> tuple[str | None, Millis | None]:

@@ -1,6 +1,9 @@
 """Notices: people are told when something needs one of them and when it is settled, whatever the sinks do."""
 
 import logging
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import anyio
@@ -16,7 +19,7 @@ from keep_actors.notices import GiveUp, Hook, Notice, Webhook
 from keep_actors.notices.actor import LOOK_EVERY_MS
 from keep_actors.notices.sink import chosen
 from keep_actors.policy import Backoff
-from keep_storage import notice_reads, reads
+from keep_storage import notice_reads, reads, wall_clock
 from keep_storage.model import DeliveryStatus, NoticeKind, Says
 from tests.runtime.fakes import Fake, Work, applies_and_raises
 from tests.runtime.pager import QUICK, Pager, calm, fails, hangs, until
@@ -29,6 +32,7 @@ ADDS = script(mutate=ADD)
 PUTS = script(mutate="await c.fake.put({ text: prepared.data.id });")
 BROKEN = script(prepare="null.x;", mutate=ADD)
 ASKS = [Grant("fake.add", policy="ask")]
+ROOT = Path(__file__).parents[2]
 LOST = ConnectionError("lost")
 LOOKED = START + LOOK_EVERY_MS
 """When the second look is: at the first there is nothing yet."""
@@ -333,6 +337,21 @@ async def test_what_was_delivered_and_not_noted_is_delivered_again_with_the_same
     assert [each.id for each in pager.got] == [each.id for each in cut_off.asked]
 
 
+async def test_a_process_that_is_killed_between_a_delivery_and_its_note_delivers_again(tmp_path: Path) -> None:
+    path, lines = tmp_path / "keep.db", tmp_path / "told"
+    command = [sys.executable, "-m", "tests.runtime.notices_child", str(path), str(lines)]
+    with anyio.fail_after(60):
+        killed = await anyio.run_process(command, cwd=ROOT, check=False)
+    assert killed.returncode == -signal.SIGKILL, killed.stderr.decode()
+    pager = Pager()
+    async with world(Fake(), path=path, notices=pager, time=VirtualTime(wall_clock())) as box:
+        await until(box, lambda: len(pager.got) == 1)
+    assert [each.id for each in pager.got] == lines.read_text().split()
+    with left_in(path) as q:
+        [sent] = notice_reads.deliveries(q, pager.got[0].matter)
+        assert (sent.status, sent.attempts) == (DeliveryStatus.DELIVERED, 1)
+
+
 async def test_what_happened_while_nobody_was_to_be_told_is_told_by_the_next_start(tmp_path: Path) -> None:
     path, time = tmp_path / "keep.db", VirtualTime(START)
     async with world(Fake(), path=path, time=time) as box:
@@ -449,3 +468,10 @@ def test_neither_the_address_nor_the_secret_of_a_webhook_is_shown() -> None:
     webhook = Webhook("https://a.example/T0/token", secret=SECRET)
     assert "token" not in repr(webhook) + webhook.name
     assert SECRET not in repr(vars(webhook))
+
+
+def test_a_receiver_loads_no_runtime() -> None:
+    look = "import sys, keep_actors.notices; print([each for each in sys.modules if each in sys.argv])"
+    heavy = ["keep_actors.runtime", "keep_actors.host", "keep_sandbox", "httpx"]
+    done = subprocess.run([sys.executable, "-c", look, *heavy], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"

@@ -117,6 +117,9 @@ ANSWERS: dict[type, tuple[str, int]] = {
 }
 """The table of each answer, and how many of its first columns are its key."""
 
+WHOSE = {"workflows": 0, "runs": 1, "mutations": 3, "approvals": 1, "maintenance_tasks": 1, "notices": 1}
+"""The column that names the workflow, of what decides whether somebody is needed."""
+
 RECOVERY = (ops.RecoverCrashedRuns, ops.RecoverUnfinishedSessions, ops.RecoverMaintenanceMode)
 
 RESERVATIONS = """SELECT r.run_id, t.workflow_id, t.name, e.message_id FROM reservations r
@@ -326,6 +329,11 @@ class Duel:
         for table in ("runs", "mutations"):
             for row in set(self.content[table]) - set(before[table]):
                 assert row[0] in words, f"{row[0]} changed, and the journal does not name it"
+        # Whoever follows the journal is led to every workflow that may have begun or ceased to need a person.
+        named = {row[3] for row in new[len(old) :]}
+        for table, column in WHOSE.items():
+            for row in set(self.content[table]) - set(before[table]):
+                assert row[column] in named, f"{table} changed, and the journal does not say whose they are"
 
     def is_what_was_stored(self, answer: Any) -> None:
         """The answer of an operation is the row as it is now in the database."""
