@@ -4,6 +4,7 @@ import logging
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import anyio
@@ -13,6 +14,7 @@ import pytest
 import keep_actors
 from keep_actors import Grant, Policy
 from keep_actors.connectors import Retry
+from keep_actors.faults import Point
 from keep_actors.kernel import VirtualTime
 from keep_actors.maintenance import Proposal, RepairFailed, RepairTask
 from keep_actors.notices import GiveUp, Hook, Notice, Webhook
@@ -20,9 +22,10 @@ from keep_actors.notices.actor import LOOK_EVERY_MS
 from keep_actors.notices.sink import chosen
 from keep_actors.policy import Backoff
 from keep_storage import notice_reads, reads, wall_clock
+from keep_storage.errors import StorageUnavailable
 from keep_storage.model import DeliveryStatus, NoticeKind, Says
 from tests.runtime.fakes import Fake, Work, applies_and_raises
-from tests.runtime.pager import QUICK, Pager, calm, fails, hangs, until
+from tests.runtime.pager import QUICK, Pager, Step, calm, fails, hangs, until
 from tests.runtime.world import MINUTE, SECOND, START, World, left_in, script, world
 
 pytestmark = pytest.mark.anyio
@@ -261,8 +264,7 @@ async def test_the_end_is_not_told_before_the_beginning_however_late_that_is() -
 
 
 @pytest.mark.parametrize("trouble", [hangs, fails(OSError("no")), fails(ExceptionGroup("two", [OSError(), OSError()]))])
-async def test_a_broken_sink_does_not_hold_up_another(trouble: object) -> None:
-    assert callable(trouble)
+async def test_a_broken_sink_does_not_hold_up_another(trouble: Step) -> None:
     broken, pager = Pager(name="broken", always=trouble, timeout_ms=20), Pager()
     async with world(Fake(), notices=[broken, pager], shutdown_grace_ms=1) as box:
         approval_id = await asks(box)
@@ -320,6 +322,32 @@ async def test_a_sink_that_breaks_the_actor_ends_notices_and_nothing_else(caplog
         await box.settle()
         assert fake.texts == ["one"]
     assert "Nobody is told any more" in caplog.text
+
+
+async def test_a_disk_that_cannot_write_delays_the_note_of_a_delivery_and_repeats_nothing() -> None:
+    is_full = False
+
+    def faults(point: Point, _: str) -> None:
+        if is_full and point is Point.COMMIT:
+            raise StorageUnavailable("the disk is full")
+
+    async def fills() -> None:
+        nonlocal is_full
+        is_full = True
+
+    pager = Pager(fills)
+    async with world(Fake(), notices=pager, faults=faults) as box:
+        await asks(box)
+        await calm(box)
+        assert [each.status for told in await box.keep.notices() for each in told.sent] == ["waiting"]
+        box.time.advance(MINUTE)
+        await box.quiet()
+        is_full = False
+        box.time.advance(MINUTE)
+        await box.quiet()
+        [told] = await box.keep.notices()
+        assert [(each.status, each.attempts) for each in told.sent] == [("delivered", 1)]
+    assert len(pager.asked) == 1
 
 
 # What a restart does.
@@ -452,8 +480,7 @@ def test_a_sink_is_a_function_a_hook_or_a_webhook_and_each_has_its_name() -> Non
         (lambda: Webhook("https://a.example", secret="short"), "at least 16 characters"),
     ],
 )
-def test_what_cannot_be_a_sink_is_refused_with_words(wrong: object, words: str) -> None:
-    assert callable(wrong)
+def test_what_cannot_be_a_sink_is_refused_with_words(wrong: Callable[[], object], words: str) -> None:
     with pytest.raises((TypeError, ValueError), match=words):
         wrong()
 

@@ -1,7 +1,7 @@
 """Whatever happens, in several lives, and however badly a sink behaves: in the end each knows what is so."""
 
 import random
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -48,9 +48,10 @@ class Person:
         self.chance = chance
 
     async def act(self) -> None:
-        acts: list[Callable[[], object]] = [self.ask, self.ask, self.doubt, self.break_it, self.answer, self.answer]
+        acts: list[Callable[[], Awaitable[None]]] = [self.ask, self.ask, self.doubt, self.break_it, self.archive]
+        acts += [self.answer, self.answer, self.resolve, self.resolve]
         with suppress(Rejected):
-            await self.chance.choice([*acts, self.resolve, self.resolve, self.archive])()  # type: ignore[misc]
+            await self.chance.choice(acts)()
         await self.box.settle()
         self.box.time.advance(self.chance.randrange(2 * SECOND))
 
