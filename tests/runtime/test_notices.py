@@ -96,6 +96,22 @@ async def test_an_unknown_outcome_is_told_with_its_mutation_and_its_call() -> No
         assert [each.outcome for each in pager.said(Says.SETTLED)] == ["it happened (alice)"]
 
 
+async def test_each_parked_doubt_is_a_matter_of_its_own() -> None:
+    pager, fake = Pager(), Fake()
+    fake.plan("add", applies_and_raises(LOST), applies_and_raises(LOST))
+    async with world(fake, notices=pager, policy=Policy(on_unknown="park")) as box:
+        await box.keep.deploy(ADDS)
+        await box.publish("flow", "in", "one", "two", "three")
+        await calm(box)
+        doubts = {each.mutation_id for each in await box.keep.unknowns()}
+        assert len(doubts) == 2
+        assert {each.about for each in pager.said(Says.NEEDS_PERSON)} == doubts
+        first = pager.got[0].about
+        await box.keep.resolve(first, "happened", by="alice")
+        await calm(box)
+        assert [each.about for each in pager.said(Says.SETTLED)] == [first]
+
+
 async def test_the_parameters_of_a_call_are_in_no_notice() -> None:
     pager, fake = Pager(), Fake()
     async with world(fake, notices=pager) as box:

@@ -748,7 +748,7 @@ SELECT w.id FROM (
     SELECT DISTINCT workflow_id FROM journal WHERE seq > :after AND seq <= :until AND workflow_id IS NOT NULL) c
 JOIN workflows w ON w.id = c.workflow_id
 WHERE w.error <> '' OR w.maintenance = 1
-    OR EXISTS (SELECT 1 FROM runs r WHERE r.workflow_id = w.id AND r.parked = 1 AND r.mutation_outcome = '')
+    OR w.id IN (SELECT workflow_id FROM runs WHERE parked = 1 AND mutation_outcome = '')
     OR EXISTS (SELECT 1 FROM approvals a WHERE a.workflow_id = w.id AND a.status = 'open')
     OR EXISTS (SELECT 1 FROM notices n WHERE n.workflow_id = w.id AND n.kind > '' AND n.settled_at IS NULL)
 ORDER BY w.id;
