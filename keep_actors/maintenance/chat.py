@@ -19,7 +19,7 @@ from keep_actors.secret import SHOWN, Secret
 if TYPE_CHECKING:
     import httpx
 
-    from keep_actors.maintenance.post import Reply, Sender
+    from keep_actors.post import Reply, Sender
 
 ANSWER_BYTES_MAX: Final = 4 * 1024 * 1024
 """The largest script, escaped as badly as JSON allows, and a model's thoughts about it."""
@@ -188,7 +188,7 @@ def _checked_key(key: Secret | None) -> Secret | None:
 
 def _sender(client: "httpx.AsyncClient | None") -> "Sender":
     try:
-        from keep_actors.maintenance.post import Sender
+        from keep_actors.post import Sender
     except ModuleNotFoundError as error:
         if error.name != "httpx":
             raise

@@ -16,7 +16,7 @@ from keep_storage.store import wall_clock
 if TYPE_CHECKING:
     import httpx
 
-    from keep_actors.maintenance.post import Sender
+    from keep_actors.post import Sender
 
 _REPLY_BYTES_MAX: Final = 64 * 1024
 _GONE: Final = 410
@@ -78,7 +78,7 @@ class Webhook:
 
 def _sender(client: "httpx.AsyncClient | None") -> "Sender":
     try:
-        from keep_actors.maintenance.post import Sender
+        from keep_actors.post import Sender
     except ModuleNotFoundError as error:
         if error.name != "httpx":
             raise

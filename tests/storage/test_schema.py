@@ -260,3 +260,12 @@ def test_a_new_database_is_made_by_the_migrations() -> None:
     made = SqliteDatabase.open(":memory:", now=5)
     assert made.queries().all("all_workflows", {}) == []
     made.close()
+
+
+@pytest.mark.parametrize("name", ["parked_runs", "workflow_at_work", "peek_events", "claimable_event"])
+def test_what_is_parked_is_found_without_a_look_at_all_runs(name: str, database: apsw.Connection) -> None:
+    sql = statements.queries()[name].sql
+    params = dict.fromkeys(re.findall(r":(\w+)", sql))
+    plan = " ".join(str(row[3]) for row in database.execute(f"EXPLAIN QUERY PLAN {sql}", params))
+    assert "runs_parked" in plan
+    assert "runs_of_workflow" not in plan
