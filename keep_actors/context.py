@@ -5,10 +5,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from keep_actors.failures import Failure
-from keep_actors.host import Host, Script
+from keep_actors.host import Doors, Script
 from keep_actors.permissions import Envelope
 from keep_actors.policy import Policy
 from keep_actors.record import Record
+from keep_actors.topics import Topics
 from keep_storage.model import HandlerKind, Workflow
 from keep_storage.operations import Operation, Publish
 
@@ -26,7 +27,7 @@ class CannotGoOn(Exception):
 class RunContext:
     """One run of one handler."""
 
-    host: Host
+    host: Doors
     workflow: Workflow
     script: Script
     handler: str
@@ -34,6 +35,7 @@ class RunContext:
     run_id: str
     envelope: Envelope
     record: Record
+    topics: Topics
     publishes: list[Publish] = field(default_factory=list)
     logs: list[str] = field(default_factory=list)
     requests: list[str] = field(default_factory=list)

@@ -11,22 +11,19 @@ from typing import Any, Final, assert_never
 import anyio
 import msgspec
 
-from keep_actors import failures, results
+from keep_actors import failures
 from keep_actors.context import CannotGoOn, RunContext
-from keep_actors.failures import Failure, logic
-from keep_actors.faults import Point
-from keep_actors.gate import Ask, Stage, refusal
-from keep_actors.outside import call_in_run, checked_params, permitted, recorded
+from keep_actors.evaluation import Evaluation
+from keep_actors.failures import Failure
+from keep_actors.gate import Stage
+from keep_actors.items import Items
+from keep_actors.outside import call_in_run, recorded
 from keep_actors.record import Writes
-from keep_actors.requests import Requests
-from keep_actors.results import Prepared, ResultError
-from keep_actors.sandbox_pool import Call
+from keep_actors.results import Prepared
 from keep_actors.schedule import next_run_at
 from keep_actors.telemetry import names
-from keep_sandbox import Invocation, Request
 from keep_sandbox import Mutation as Issued
 from keep_sandbox.declaration import Consumer
-from keep_sandbox.outcomes import Terminal, Value
 from keep_storage.errors import Reason, Rejected
 from keep_storage.ids import Millis
 from keep_storage.model import FailureClass, HandlerKind, Json, MutationOutcome, Phase, Run, RunStatus
@@ -70,7 +67,7 @@ class Execution:
         self._state = state
         self._failures_before = failures_before
         self._retried = retried
-        self._requests = Requests(context)
+        self._evaluation = Evaluation(context, Items(context))
 
     async def run(self) -> None:
         """Come to an end. What is raised is a bug of ours; what a script or a connector did is written down."""
@@ -89,7 +86,7 @@ class Execution:
     async def _to_its_end(self) -> tuple[str, str]:
         """Its status, and the class of failure if it has one."""
         try:
-            self._check_connectors()
+            self._evaluation.check_connectors()
             await self._carry_out()
         except CannotGoOn as error:
             return await self._stop(error.failure, *error.first)
@@ -101,13 +98,6 @@ class Execution:
             self._context.record.forget()
             return await self._stop(self._refused(error))
         return RunStatus.COMMITTED, ""
-
-    def _check_connectors(self) -> None:
-        """A runtime that was opened without a connector is not the script's mistake, and nothing to repair."""
-        if missing := [name for name in self._context.script.uses if self._host.catalog.get(name) is None]:
-            names = ", ".join(f"`ctx.{name}`" for name in missing)
-            words = f"This runtime has no {names}. Open it with the connector, then clear the error."
-            raise CannotGoOn(Failure(FailureClass.PRECONDITION, words))
 
     async def _carry_out(self) -> None:
         match self._context.kind:
@@ -124,7 +114,7 @@ class Execution:
 
     async def _by_the_clock(self, stage: Stage, group: str, commit: type[CommitProducer | CommitJob]) -> None:
         context = self._context
-        state = await self._returned_state(stage, f"{group}.{context.handler}")
+        state = await self._evaluation.by_the_clock(stage, f"{group}.{context.handler}", self._state)
         publishes, logs = tuple(context.publishes), self._logs()
         await context.record.save(
             commit(context.run_id, self._next_run_at(), publishes, state, logs, context.cost_micros)
@@ -133,19 +123,19 @@ class Execution:
     async def _consumer(self) -> None:
         if self._retried is not None:
             assert self._retried.prepare_result is not None, "a run that reached its mutation was prepared"
-            state = await self._next(self._retried.prepare_result, mutation_result_for_next(self._retried))
+            state = await self._evaluation.next(self._retried.prepare_result, mutation_result_for_next(self._retried))
             await self._commit_consumer(state)
             return
         prepared = await self._prepare()
         if prepared.reservations and self._consumer_declared.mutate:
             self._note_phase(Phase.MUTATING)
-            issued = await self._mutate(prepared)
+            issued = await self._evaluation.mutate(prepared)
             if issued is not None:
                 await self._commit_consumer(await self._call(prepared, issued))
                 return
             self._note_phase(Phase.MUTATED)
         self._note_phase(Phase.EMITTING)
-        await self._commit_consumer(await self._next(prepared.text, mutation_result(MutationOutcome.NONE)))
+        await self._commit_consumer(await self._evaluation.next(prepared.text, mutation_result(MutationOutcome.NONE)))
 
     # The phases of a consumer.
 
@@ -154,13 +144,7 @@ class Execution:
         return self._context.script.declaration.consumers[self._context.handler]
 
     async def _prepare(self) -> Prepared:
-        returned = await self._invoke(Stage.PREPARE, self._address("prepare"), _arguments(self._state))
-        assert isinstance(returned, Value), "`prepare` may not mutate"
-        context = self._context
-        try:
-            prepared = results.prepared(returned.value, context.policy, self._host.time.now())
-        except ResultError as error:
-            raise CannotGoOn(logic(context.handler, str(error))) from None
+        context, prepared = self._context, await self._evaluation.prepare(self._state)
         context.record.note(
             UpdateConsumerPhase(
                 context.run_id, Phase.PREPARED, prepared.reservations, prepared.text, prepared.title, prepared.wake_at
@@ -168,16 +152,9 @@ class Execution:
         )
         return prepared
 
-    async def _mutate(self, prepared: Prepared) -> Issued | None:
-        """What `mutate` wants to have done; None if nothing."""
-        ended = await self._invoke(Stage.MUTATE, self._address("mutate"), _arguments(prepared.text))
-        return ended if isinstance(ended, Issued) else None
-
     async def _call(self, prepared: Prepared, issued: Issued) -> Json | None:
         """Make the call, then evaluate `next` while its outcome is being written down."""
-        context, method = self._context, self._requests.method(issued.name)
-        permitted(context, method)
-        params = checked_params(context, method, issued.params)
+        context, (method, params) = self._context, self._evaluation.wanted(issued)
         mutation = await recorded(context, method, issued.params)
         applied = await call_in_run(context, method, params, mutation)
         outcome = (applied, UpdateConsumerPhase(context.run_id, Phase.EMITTING))
@@ -193,7 +170,7 @@ class Execution:
 
         async def evaluate() -> None:
             try:
-                ended.append(await self._next(prepared, mutation_result))
+                ended.append(await self._evaluation.next(prepared, mutation_result))
             except CannotGoOn as error:
                 ended.append(error)
 
@@ -204,74 +181,6 @@ class Execution:
         if isinstance(state, CannotGoOn):
             raise state
         return state
-
-    async def _next(self, prepared: Json, mutation_result: Json) -> Json | None:
-        if not self._consumer_declared.next:
-            return None
-        return await self._returned_state(Stage.NEXT, self._address("next"), _arguments(prepared, mutation_result))
-
-    # Invocations.
-
-    async def _returned_state(self, stage: Stage, address: str, arguments: Json | None = None) -> Json | None:
-        arguments = _arguments(self._state) if arguments is None else arguments
-        returned = await self._invoke(stage, address, arguments)
-        assert isinstance(returned, Value), "only `mutate` may end with a mutation"
-        try:
-            return results.state(returned.value, self._context.policy, address)
-        except ResultError as error:
-            raise CannotGoOn(logic(self._context.handler, str(error))) from None
-
-    async def _invoke(self, stage: Stage, address: str, arguments: Json) -> Value | Issued:
-        """Run one handler function. Returns its value, or in `mutate` the mutation it ended with."""
-        with self._host.telemetry.span(names.PHASE.name, phase=stage.name.lower()) as span:
-            try:
-                ended = await self._evaluate(stage, address, arguments)
-            except CannotGoOn as error:
-                span.ends("failed", error.failure.cls)
-                raise
-            span.ends("mutation" if isinstance(ended, Issued) else "returned")
-            return ended
-
-    async def _evaluate(self, stage: Stage, address: str, arguments: Json) -> Value | Issued:
-        context = self._context
-        invocation = Invocation(
-            source=context.script.source,
-            handler=address,
-            args=arguments,
-            capabilities=self._host.capabilities[stage is not Stage.JOB],
-            now_ms=self._host.time.now(),
-            seed=self._host.rng.getrandbits(32),
-        )
-        self._host.reach(Point.INVOKE, context.workflow.id)
-        async with self._host.pool.invoke(context.workflow.id, invocation) as call:
-            try:
-                while isinstance(outcome := await call.next(), Request):
-                    try:
-                        await self._answer(call, stage, outcome)
-                    except CannotGoOn as error:
-                        await call.refuse(error.failure.message)
-                        raise
-            finally:
-                context.logs.extend(call.logs)
-        self._host.reach(Point.INVOKED, context.workflow.id)
-        return self._ended(stage, address, outcome)
-
-    async def _answer(self, call: Call, stage: Stage, request: Request) -> None:
-        answer = await self._requests.answer(stage, request)
-        try:
-            await call.answer(request.id, answer)
-        except ValueError as error:
-            raise CannotGoOn(logic(self._context.handler, f"`ctx.{request.name}`: {error}; ask for less")) from None
-
-    def _ended(self, stage: Stage, address: str, outcome: Terminal) -> Value | Issued:
-        if isinstance(outcome, Issued):
-            self._context.requests.append(f"{outcome.name} {outcome.params[:500]}")
-            if why := refusal(stage, Ask.MUTATION, outcome.name, self._context.policy):
-                raise CannotGoOn(logic(self._context.handler, why))
-            return outcome
-        if isinstance(outcome, Value):
-            return outcome
-        raise CannotGoOn(failures.of_outcome(outcome, address))
 
     # Writing it down.
 
@@ -328,13 +237,5 @@ class Execution:
         default_ms = context.policy.producer_interval_ms
         return next_run_at(declared.schedule, context.workflow.timezone, default_ms, self._host.time.now())
 
-    def _address(self, phase: str) -> str:
-        return f"consumers.{self._context.handler}.{phase}"
-
     def _logs(self) -> Json:
         return msgspec.json.encode(self._context.logs).decode()
-
-
-def _arguments(*values: Json | None) -> Json:
-    """What follows `ctx`. A state that was never saved is left out."""
-    return f"[{','.join(value for value in values if value is not None)}]"

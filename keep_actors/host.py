@@ -1,4 +1,7 @@
-"""What all workflow actors share: the doors to the outside, and the services behind them. Made once, by `open`."""
+"""What all workflow actors share: the doors to the outside, and the services behind them. Made once, by `open`.
+
+`Doors` is what a handler is evaluated with; it knows no database. `Host` adds the services of a whole runtime.
+"""
 
 import random
 from collections import OrderedDict
@@ -22,7 +25,7 @@ from keep_sandbox import Capabilities
 from keep_sandbox.declaration import Declaration, Inspection
 from keep_storage import reads
 from keep_storage.ids import Ids
-from keep_storage.model import Json
+from keep_storage.model import Json, ScriptVersion
 from keep_storage.transaction import Queries
 
 T = TypeVar("T")
@@ -38,6 +41,12 @@ class Script(msgspec.Struct, frozen=True):
     declaration: Declaration
     uses: list[str]
     """The connector methods that it names."""
+
+    @classmethod
+    def of(cls, version: ScriptVersion) -> "Script":
+        """A version as it is stored."""
+        declared = msgspec.json.decode(version.declaration, type=Declared)
+        return cls(version.id, version.source, declared.declaration, declared.uses)
 
 
 class Declared(msgspec.Struct, frozen=True):
@@ -56,7 +65,52 @@ class Declared(msgspec.Struct, frozen=True):
         return msgspec.json.encode(self).decode()
 
 
-class Host:
+class Doors:
+    """Time, chance, scripts' processes, connectors, and the rules: all that evaluating a handler takes."""
+
+    def __init__(
+        self,
+        *,
+        time: Time,
+        rng: random.Random,
+        pool: SandboxPool,
+        catalog: Catalog,
+        turnstile: Turnstile,
+        policy: Policy,
+        policies: Mapping[str, Policy],
+        telemetry: Telemetry = NO_TELEMETRY,
+        faults: Faults = no_faults,
+    ) -> None:
+        self.time = time
+        self.rng = rng
+        self.ids = Ids(time.now, rng)
+        self.pool = pool
+        self.catalog = catalog
+        self.turnstile = turnstile
+        self.telemetry = telemetry
+        self.reach = faults
+        """Called at every fault point, with its name and whose work it is."""
+        # Everything is offered everywhere: what is not allowed somewhere is refused with words, not a TypeError.
+        self.capabilities = {
+            is_terminal: Capabilities(
+                peek=True,
+                get_by_ids=True,
+                publish=True,
+                with_item=True,
+                connectors=catalog.capabilities(),
+                mutation_is_terminal=is_terminal,
+            )
+            for is_terminal in (True, False)
+        }
+        """What `ctx` has, by whether a mutation ends the script."""
+        self._policy = policy
+        self._policies = policies
+
+    def policy_of(self, workflow_name: str) -> Policy:
+        return self._policies.get(workflow_name, self._policy)
+
+
+class Host(Doors):
     """The services of one runtime."""
 
     def __init__(
@@ -75,41 +129,25 @@ class Host:
         telemetry: Telemetry = NO_TELEMETRY,
         faults: Faults = no_faults,
     ) -> None:
-        self.time = time
-        self.rng = rng
-        self.ids = Ids(time.now, rng)
+        super().__init__(
+            time=time,
+            rng=rng,
+            pool=pool,
+            catalog=catalog,
+            turnstile=turnstile,
+            policy=policy,
+            policies=policies,
+            telemetry=telemetry,
+            faults=faults,
+        )
         self.storage = storage
         self.reading = reading
-        self.pool = pool
-        self.catalog = catalog
-        self.turnstile = turnstile
-        self.telemetry = telemetry
-        self.reach = faults
-        """Called at every fault point, with its name and whose work it is."""
         self.is_closing = False
         """Set at shutdown: runs come to their end, and no other begins."""
         self.is_closed = False
         """Set when they have come to it."""
         self.maintainer = maintainer
-        # Everything is offered everywhere: what is not allowed somewhere is refused with words, not a TypeError.
-        self.capabilities = {
-            is_terminal: Capabilities(
-                peek=True,
-                get_by_ids=True,
-                publish=True,
-                with_item=True,
-                connectors=catalog.capabilities(),
-                mutation_is_terminal=is_terminal,
-            )
-            for is_terminal in (True, False)
-        }
-        """What `ctx` has, by whether a mutation ends the script."""
-        self._policy = policy
-        self._policies = policies
         self._scripts: OrderedDict[str, Script] = OrderedDict()
-
-    def policy_of(self, workflow_name: str) -> Policy:
-        return self._policies.get(workflow_name, self._policy)
 
     async def read(self, function: Callable[[Queries], T]) -> T:
         """For what has to go on: while the disk cannot be read, it waits. Who only asks uses `reading`, and is told."""
@@ -127,8 +165,7 @@ class Host:
             return known
         version = await self.read(lambda q: reads.version(q, version_id))
         assert version is not None, "a version is never deleted"
-        declared = msgspec.json.decode(version.declaration, type=Declared)
-        script = Script(version.id, version.source, declared.declaration, declared.uses)
+        script = Script.of(version)
         self._scripts[version_id] = script
         if len(self._scripts) > _SCRIPTS_KEPT:
             self._scripts.popitem(last=False)

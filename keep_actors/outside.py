@@ -24,7 +24,7 @@ from keep_actors.connectors import (
 from keep_actors.context import CannotGoOn, RunContext
 from keep_actors.failures import Failure, logic
 from keep_actors.faults import Point
-from keep_actors.host import Host
+from keep_actors.host import Doors
 from keep_actors.policy import Policy
 from keep_actors.telemetry import names
 from keep_storage.model import FailureClass, Json, Mutation, MutationStatus
@@ -119,7 +119,7 @@ def _question(context: RunContext) -> AskFirst:
 
 
 async def call(
-    host: Host, policy: Policy, method: Method, params: Params, mutation: Mutation
+    host: Doors, policy: Policy, method: Method, params: Params, mutation: Mutation
 ) -> tuple[MutationOutcome, int]:
     """Make the call that the ledger has as `in_flight`. Returns what came of it, and what it cost."""
     assert mutation.status is MutationStatus.IN_FLIGHT, "the ledger knows of a call before it is made"
@@ -135,7 +135,7 @@ async def call(
     return outcome, made.cost_micros
 
 
-async def watched(host: Host, method: Method, workflow_id: str, answer: Awaitable[Outcome]) -> Outcome:
+async def watched(host: Doors, method: Method, workflow_id: str, answer: Awaitable[Outcome]) -> Outcome:
     """Wait for a connector, and tell the telemetry how long that took and how it ended."""
     began = host.time.now()
     with host.telemetry.span(names.CALL.name, method=method.full_name, access=method.kind) as span:

@@ -8,7 +8,7 @@ from typing import assert_never
 
 from keep_actors.connectors import Applied, MutationCall, NotApplied, ParamsError, Retry, Verdict
 from keep_actors.faults import Point
-from keep_actors.host import Host
+from keep_actors.host import Doors
 from keep_actors.policy import Policy
 from keep_storage.ids import Millis
 from keep_storage.model import Mutation, MutationStatus, Resolver
@@ -17,7 +17,7 @@ from keep_storage.operations import ApplyMutation, FailMutation, UpdateMutationS
 Learned = ApplyMutation | FailMutation | UpdateMutationStatus
 
 
-async def check(host: Host, policy: Policy, mutation: Mutation) -> Verdict:
+async def check(host: Doors, policy: Policy, mutation: Mutation) -> Verdict:
     """Ask the connector. If it is not there any more, or cannot read what was recorded, nobody knows yet."""
     name = f"{mutation.connector}.{mutation.method}"
     method = host.catalog.get(name)

@@ -3,7 +3,6 @@
 One request at a time, in the order they were made. A request that fails ends the run: the script never learns of it.
 """
 
-import hashlib
 from datetime import UTC, datetime
 from typing import Final, TypeVar
 
@@ -14,12 +13,12 @@ from keep_actors.connectors import Failed, Method, ReadCall
 from keep_actors.context import CannotGoOn, RunContext
 from keep_actors.failures import Failure, logic
 from keep_actors.gate import Ask, Stage
-from keep_actors.outside import call_in_run, checked_params, counted, permitted, recorded, watched
+from keep_actors.items import ItemParams, Items
+from keep_actors.outside import checked_params, counted, permitted, watched
+from keep_actors.results import is_message_id, is_title
 from keep_sandbox import Request
 from keep_sandbox.limits import DEFAULT_LIMITS
 from keep_sandbox.outcomes import Kind
-from keep_storage import reads
-from keep_storage.errors import Reason, Rejected
 from keep_storage.ids import Millis
 from keep_storage.model import (
     MESSAGE_ID_CHARS_MAX,
@@ -27,21 +26,14 @@ from keep_storage.model import (
     PEEK_MAX,
     TITLE_CHARS_MAX,
     Event,
-    FailureClass,
-    Item,
-    ItemState,
     Json,
-    MutationStatus,
 )
-from keep_storage.operations import CloseItem, ItemScope, OpenItem, Publish
-from keep_storage.transaction import Queries
-from keep_storage.transitions import ITEM_FINISHED
+from keep_storage.operations import Publish
 
 P = TypeVar("P", bound=msgspec.Struct)
 
 _ANSWER_BYTES_MAX: Final = DEFAULT_LIMITS.value_bytes
 _CURSOR_MAX: Final = 2**63 - 1
-_NOTHING: Final = "null"
 
 
 class _PeekOptions(msgspec.Struct, forbid_unknown_fields=True):
@@ -70,25 +62,17 @@ class _PublishParams(msgspec.Struct):
     event: _Event
 
 
-class _ItemParams(msgspec.Struct):
-    id: str
-    title: str = ""
-
-
-class _Subkey(msgspec.Struct):
-    subkey: str | None = None
-
-
 class Requests:
-    """Answers the requests of one run."""
+    """Answers the requests of one run. Who gives no `items` gives it no way to change anything outside."""
 
-    def __init__(self, context: RunContext) -> None:
+    def __init__(self, context: RunContext, items: Items | None = None) -> None:
         self._context = context
-        self._item: Item | None = None
+        self._items = items
 
     async def answer(self, stage: Stage, request: Request) -> Json:
         """The answer, as JSON text. Raises `CannotGoOn`."""
-        stage = Stage.ITEM if self._item is not None else stage
+        items = self._items
+        stage = Stage.ITEM if items is not None and items.is_open else stage
         self._context.requests.append(f"{request.name} {request.params[:500]}")
         match request.kind:
             case Kind.PEEK:
@@ -106,12 +90,12 @@ class Requests:
                 return await self._read(method, request.params)
             case Kind.MUTATION:
                 self._admit(stage, Ask.MUTATION, request.name)
-                return await self._mutate_item(self.method(request.name), request.params)
+                return await self._there(items, request).mutate(self.method(request.name), request.params)
             case Kind.ITEM_OPEN:
                 self._admit(stage, Ask.ITEM, request.name)
-                return await self._open_item(self._params(request, _ItemParams))
+                return await self._there(items, request).open(self._params(request, ItemParams))
             case Kind.ITEM_CLOSE:
-                return self._close_item(self._params(request, _ItemParams))
+                return self._there(items, request).close(self._params(request, ItemParams))
 
     def method(self, full_name: str) -> Method:
         """A connector's method by its name in `ctx`."""
@@ -119,6 +103,11 @@ class Requests:
         if method is None:
             raise self._wrong(f"there is no `ctx.{full_name}`")
         return method
+
+    def _there(self, items: Items | None, request: Request) -> Items:
+        if items is None:
+            raise self._wrong(f"`ctx.{request.name}`: there are no items here")
+        return items
 
     def _admit(self, stage: Stage, ask: Ask, name: str) -> None:
         if why := gate.refusal(stage, ask, name, self._context.policy):
@@ -140,24 +129,13 @@ class Requests:
         options = params.options or _PeekOptions()
         if not (1 <= options.limit <= PEEK_MAX and 0 <= options.after <= _CURSOR_MAX):
             raise self._wrong(f"`ctx.peek`: a limit is 1 to {PEEK_MAX}, and `after` is the cursor of an event")
-        workflow_id = self._context.workflow.id
-
-        def read(q: Queries) -> list[Event]:
-            return reads.peek(q, workflow_id, params.topic, limit=options.limit, after=options.after)
-
-        return _as_list(await self._context.host.read(read))
+        return _as_list(await self._context.topics.peek(params.topic, limit=options.limit, after=options.after))
 
     async def _get_by_ids(self, params: _GetByIds) -> Json:
         self._check_subscribed("getByIds", params.topic)
         if len(params.ids) > PEEK_MAX:
             raise self._wrong(f"`ctx.getByIds`: {len(params.ids)} ids; {PEEK_MAX} are the most at once")
-        workflow_id = self._context.workflow.id
-
-        def read(q: Queries) -> list[Event]:
-            found = (reads.peek_one(q, workflow_id, params.topic, each) for each in dict.fromkeys(params.ids))
-            return [event for event in found if event is not None]
-
-        return _as_list(await self._context.host.read(read))
+        return _as_list(await self._context.topics.by_ids(params.topic, params.ids))
 
     def _check_subscribed(self, name: str, topic: str) -> None:
         subscribed = self._context.script.declaration.consumers[self._context.handler].subscribe
@@ -169,11 +147,11 @@ class Requests:
         self._check_publishes(params.topic)
         if len(context.publishes) >= context.policy.publishes_max:
             raise self._wrong(f"`ctx.publish`: more than {context.policy.publishes_max} events in one run")
-        if not _is_title(event.title):
+        if not is_title(event.title):
             raise self._wrong(
                 f"`ctx.publish`: the event needs a title of 1 to {TITLE_CHARS_MAX} characters that a person can read"
             )
-        if event.message_id is not None and not _is_message_id(event.message_id):
+        if event.message_id is not None and not is_message_id(event.message_id):
             raise self._wrong(f"`ctx.publish`: a messageId has 1 to {MESSAGE_ID_CHARS_MAX} characters, without NUL")
         payload = bytes(event.payload)
         if len(payload) > context.policy.payload_bytes_max:
@@ -212,80 +190,6 @@ class Requests:
             raise CannotGoOn(Failure(outcome.cls, message, retry_after_ms=outcome.retry_after_ms))
         return outcome.json_text
 
-    # Items of a job.
-
-    async def _open_item(self, params: _ItemParams) -> Json:
-        context = self._context
-        if not (_is_message_id(params.id) and _is_title(params.title)):
-            raise self._wrong(
-                f"`ctx.withItem`: an item needs an id of 1 to {MESSAGE_ID_CHARS_MAX} characters, without NUL, and a "
-                f"title of 1 to {TITLE_CHARS_MAX} characters that a person can read"
-            )
-        [item] = await context.record.save(OpenItem(context.run_id, params.id, params.title))
-        self._item = item
-        return '{"isDone":true}' if item.state in ITEM_FINISHED else '{"isDone":false}'
-
-    def _close_item(self, params: _ItemParams) -> Json:
-        if self._item is None or self._item.item_id != params.id:
-            # No script can say this: the prelude closes the scope it opened. A worker that was taken over can.
-            words = f"{self._context.handler}: its worker closed an item that was not open"
-            raise CannotGoOn(Failure(FailureClass.INTERNAL, words))
-        self._item = None
-        # One that was done or skipped before stays what it was.
-        self._context.record.note(CloseItem(self._context.run_id, params.id, ItemState.DONE))
-        return _NOTHING
-
-    async def _mutate_item(self, method: Method, text: Json) -> Json:
-        context, item = self._context, self._item
-        assert item is not None, "the gate lets a job mutate only inside an item"
-        subkey, text = _without_subkey(text)
-        permitted(context, method)
-        params = checked_params(context, method, text)
-        identity = _identity(item, method, method.identity_of(params), subkey)
-        try:
-            known = await recorded(context, method, text, identity, ItemScope(item.item_id, identity))
-        except Rejected as error:
-            if error.reason is Reason.ITEM_IS_DONE:
-                raise self._wrong(str(error)) from None
-            raise
-        if known.status is MutationStatus.APPLIED:
-            return self._replayed(method, item, known.params, text, known.result)
-        applied = await call_in_run(context, method, params, known)
-        await context.record.save(applied)
-        return applied.result
-
-    def _replayed(self, method: Method, item: Item, old: Json, new: Json, result: Json | None) -> Json:
-        """It happened in an earlier run: the stored result, unless the script now wants something else."""
-        assert result is not None, "an applied mutation has a result"
-        if method.compare_payload(old, new) != "significant":
-            return result
-        message = (
-            f"{self._context.handler}: item {item.item_id!r}: {method.full_name} has already been done with other "
-            "content, and is not done again. Look at both, then skip or reprocess the item."
-        )
-        attention = CloseItem(self._context.run_id, item.item_id, ItemState.NEEDS_ATTENTION, error=message)
-        raise CannotGoOn(Failure(FailureClass.PRECONDITION, message), attention)
-
-
-def _identity(item: Item, method: Method, params: Json, subkey: str) -> str:
-    """What makes two calls the same one: chapter 14's hash."""
-    parts = [item.workflow_id, item.item_id, str(item.attempt), method.full_name, params, subkey]
-    return hashlib.sha256("\0".join(parts).encode("utf-8", "surrogatepass")).hexdigest()
-
-
-def _without_subkey(text: Json) -> tuple[str, Json]:
-    """A mutation inside an item may say which of two equal calls it is; that is for the host, not the connector."""
-    try:
-        subkey = msgspec.json.decode(text, type=_Subkey).subkey
-    except msgspec.ValidationError:
-        # Not what a subkey looks like: the check of the parameters says it better.
-        return "", text
-    if subkey is None:
-        return "", text
-    fields = msgspec.json.decode(text, type=dict[str, msgspec.Raw])
-    del fields["subkey"]
-    return subkey, msgspec.json.encode(fields).decode()
-
 
 def _as_list(events: list[Event]) -> Json:
     """Events as a script sees them; as many as fit into one answer, since `after` can fetch the rest."""
@@ -304,14 +208,6 @@ def _as_list(events: list[Event]) -> Json:
 
 def _iso(at: Millis) -> str:
     return datetime.fromtimestamp(at / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-
-
-def _is_message_id(text: str) -> bool:
-    return 1 <= len(text) <= MESSAGE_ID_CHARS_MAX and "\0" not in text
-
-
-def _is_title(text: str) -> bool:
-    return bool(text.strip()) and len(text) <= TITLE_CHARS_MAX and "\0" not in text
 
 
 def _shown(topics: list[str]) -> str:

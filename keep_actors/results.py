@@ -6,7 +6,7 @@ import msgspec
 
 from keep_actors.policy import Policy
 from keep_storage.ids import Millis
-from keep_storage.model import TITLE_CHARS_MAX, Json
+from keep_storage.model import MESSAGE_ID_CHARS_MAX, TITLE_CHARS_MAX, Json
 from keep_storage.operations import Reserve
 
 
@@ -71,6 +71,16 @@ def state(text: Json, policy: Policy, handler: str) -> Json | None:
             "Keep a cursor in it, not the data."
         )
     return text
+
+
+def is_message_id(text: str) -> bool:
+    """The name of an event or an item."""
+    return 1 <= len(text) <= MESSAGE_ID_CHARS_MAX and "\0" not in text
+
+
+def is_title(text: str) -> bool:
+    """Something that a person can read."""
+    return bool(text.strip()) and len(text) <= TITLE_CHARS_MAX and "\0" not in text
 
 
 def _instant(text: str) -> Millis:

@@ -27,6 +27,7 @@ from keep_actors.record import Record, Writes, patiently
 from keep_actors.telemetry import names
 from keep_actors.telemetry.logs import begin_work
 from keep_actors.telemetry.news import tell
+from keep_actors.topics import StoredTopics
 from keep_storage import reads
 from keep_storage.errors import Reason, Rejected, StorageUnavailable
 from keep_storage.ids import Millis
@@ -259,6 +260,7 @@ class WorkflowActor(Actor[Message]):
             run_id,
             outlook.envelope,
             record,
+            StoredTopics(self._host, workflow.id),
             trigger=step.trigger,
         )
         execution = Execution(self._run, handler.state, handler.failures, outlook.retried)

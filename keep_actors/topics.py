@@ -1,0 +1,42 @@
+"""The pending events of one workflow, as a run sees them."""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from keep_actors.host import Host
+from keep_storage import reads
+from keep_storage.model import Event
+from keep_storage.transaction import Queries
+
+
+class Topics(Protocol):
+    """Where `ctx.peek` and `ctx.getByIds` look."""
+
+    async def peek(self, topic: str, *, limit: int, after: int) -> list[Event]:
+        """Pending events, oldest first. `after` is the `seq` of the last one seen."""
+        ...
+
+    async def by_ids(self, topic: str, message_ids: Sequence[str]) -> list[Event]:
+        """Those of these that are pending, in this order."""
+        ...
+
+
+class StoredTopics:
+    """As they are in the file at this moment."""
+
+    def __init__(self, host: Host, workflow_id: str) -> None:
+        self._host = host
+        self._workflow_id = workflow_id
+
+    async def peek(self, topic: str, *, limit: int, after: int) -> list[Event]:
+        def read(q: Queries) -> list[Event]:
+            return reads.peek(q, self._workflow_id, topic, limit=limit, after=after)
+
+        return await self._host.read(read)
+
+    async def by_ids(self, topic: str, message_ids: Sequence[str]) -> list[Event]:
+        def read(q: Queries) -> list[Event]:
+            found = (reads.peek_one(q, self._workflow_id, topic, each) for each in dict.fromkeys(message_ids))
+            return [event for event in found if event is not None]
+
+        return await self._host.read(read)
