@@ -108,7 +108,7 @@ async def open(  # noqa: A001  # `keep_actors.open(...)` is how it is called
         reader = store.reader()
         stack.callback(reader.close)
         pool = await stack.enter_async_context(
-            SandboxPool.open(mode=sandbox, limits=limits or _limits(sandbox), policy=pool_policy)
+            SandboxPool.open(mode=sandbox, limits=limits or limits_for(sandbox), policy=pool_policy)
         )
         for connector in catalog.connectors:
             await connector.open()
@@ -146,7 +146,8 @@ async def open(  # noqa: A001  # `keep_actors.open(...)` is how it is called
             yield keep
 
 
-def _limits(mode: PoolMode) -> Limits:
+def limits_for(mode: PoolMode) -> Limits:
+    """What an invocation may use, unless told otherwise."""
     return replace(TRUSTED_LIMITS if mode == "thread" else DEFAULT_LIMITS, host_calls=_HOST_CALLS)
 
 

@@ -1,10 +1,12 @@
 """All connectors of one host, and their methods by the names that scripts use."""
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from types import MappingProxyType
+from typing import NoReturn
 
 from keep_actors.connectors.connector import Connector
-from keep_actors.connectors.errors import ConnectorDefinitionError
+from keep_actors.connectors.errors import ConnectorDefinitionError, PreconditionFailed
 from keep_actors.connectors.method import Method
 from keep_sandbox.invocation import MethodKind
 
@@ -39,6 +41,28 @@ class Catalog:
         for method in self.methods.values():
             namespaces[method.connector][method.name] = method.kind
         return namespaces
+
+    def for_looking(self, *, call_reads: bool = True) -> "Catalog":
+        """The same methods by name and type, without any code that changes something: for a dry run.
+
+        Their mutations do not know their connector. Without `call_reads` the reads do not either.
+        """
+        looking = Catalog(())
+        looking.connectors = self.connectors
+        looking.methods = MappingProxyType(
+            {
+                name: method if method.kind == "read" and call_reads else _hollow(method)
+                for name, method in self.methods.items()
+            }
+        )
+        return looking
+
+
+def _hollow(method: Method) -> Method:
+    async def refuse(_: Connector, **__: object) -> NoReturn:
+        raise PreconditionFailed(f"{method.full_name} is not called in a dry run")
+
+    return replace(method, instance=Connector(), function=refuse, reconciler=None, comparer=None, check_url=None)
 
 
 def _refuse_unusable(connector: object, taken: Mapping[str, Connector]) -> None:

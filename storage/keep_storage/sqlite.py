@@ -229,7 +229,12 @@ class _SharedReader(_Connection):
 def open_reader(path: str) -> _Connection:
     """A read-only connection to a file, for its runtime and for anyone else who wants to look."""
     with _opening(path, flags=apsw.SQLITE_OPEN_READONLY) as connection:
-        schema_version(connection, path)
+        version, newest = schema_version(connection, path), len(statements.migrations())
+        if version < newest:
+            raise StorageUnavailable(
+                f"{path}: schema version {version}, and this library reads version {newest}. "
+                "Start a runtime on it once: that brings it up to date."
+            )
         return _Connection(connection, path)
 
 
