@@ -12,7 +12,8 @@ from keep_actors.permissions import Envelope, Grant, PermissionsNeeded
 from keep_actors.policy import Policy
 from keep_actors.record import Writes
 from keep_actors.schedule import ScheduleError, next_run_at, zone
-from keep_sandbox.declaration import PROBLEMS_SHOWN_MAX, Code, Declaration, Inspection, Problem, Scheduled
+from keep_sandbox.declaration import PROBLEMS_SHOWN_MAX, Code, Declaration, Inspection, Problem, Scheduled, near
+from keep_sandbox.outcomes import Place
 from keep_storage.ids import Ids, Millis
 from keep_storage.model import Grant as StoredGrant
 from keep_storage.model import HandlerKind, ScriptVersion, Workflow, WorkflowStatus
@@ -52,6 +53,7 @@ def checked(inspection: Inspection, methods: Collection[str], timezone: str, pol
             *_name_problems(declaration),
             *_unknown_methods(inspection, methods),
         ]
+        found = [_placed(problem, inspection.places) for problem in found]
         problems, count = [*problems, *found], count + len(found)
     if problems or declaration is None:
         raise DeployRefused(problems[:PROBLEMS_SHOWN_MAX], count)
@@ -163,6 +165,15 @@ def other_name(name: str, workflow: Workflow) -> DeployRefused:
     return DeployRefused([Problem(code=Code.NAME_DIFFERS, message=message, hint=hint)], 1)
 
 
+def _placed(problem: Problem, places: Mapping[str, Place]) -> Problem:
+    """With the place of the handler that it speaks of, or of its schedule; else of the beginning."""
+    if problem.place is not None:
+        return problem
+    handler = problem.handler or ""
+    schedule = places.get(f"{handler}.schedule") if problem.code is Code.SCHEDULE_INVALID else None
+    return msgspec.structs.replace(problem, place=schedule or places.get(handler) or Place(1, 1))
+
+
 def _schedule_problems(declaration: Declaration, timezone: str, policy: Policy, now: Millis) -> list[Problem]:
     problems: list[Problem] = []
     for group, handlers in (("producers", declaration.producers), ("jobs", declaration.jobs)):
@@ -200,9 +211,12 @@ def _unknown_methods(inspection: Inspection, methods: Collection[str]) -> list[P
         if use.name in methods:
             continue
         connector = use.name.partition(".")[0]
-        near = sorted(each for each in methods if each.startswith(f"{connector}.")) or sorted(methods)
-        there = ", ".join(f"`ctx.{each}`" for each in near[:10]) or "none: this runtime has no connectors"
-        message, hint = f"`ctx.{use.name}` does not exist here", f"use what there is: {there}"
+        others = sorted(each for each in methods if each.startswith(f"{connector}.")) or sorted(methods)
+        there = ", ".join(f"`ctx.{each}`" for each in others[:10]) or "none: this runtime has no connectors"
+        message, hint = (
+            f"`ctx.{use.name}` does not exist here",
+            f"{near(use.name, others, problems)}use what there is: {there}",
+        )
         problems.append(
             Problem(code=Code.METHOD_UNKNOWN, message=message, hint=hint, place=use.place, handler=use.handler)
         )

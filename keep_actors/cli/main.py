@@ -13,7 +13,13 @@ import click
 if TYPE_CHECKING:
     from keep_storage.doctor import Report
 
-_ELSEWHERE = {"run": "keep_actors.cli.run"}
+_ELSEWHERE = {
+    "check": "keep_actors.cli.check",
+    "dry-run": "keep_actors.cli.dry_run",
+    "prompt": "keep_actors.cli.prompt",
+    "run": "keep_actors.cli.run",
+    "types": "keep_actors.cli.types",
+}
 """Commands that live in a module of their own, each under its own name."""
 
 
@@ -26,7 +32,7 @@ class _Commands(click.Group):
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
         if name not in _ELSEWHERE:
             return super().get_command(ctx, name)
-        command: click.Command = getattr(import_module(_ELSEWHERE[name]), name)
+        command: click.Command = getattr(import_module(_ELSEWHERE[name]), name.replace("-", "_"))
         return command
 
 

@@ -6,12 +6,13 @@ the law. Which methods change the world is said by the host; without that, a met
 
 import re
 from collections.abc import Mapping
+from itertools import islice
 from typing import Final
 
-from keep_sandbox.declaration import Code, Declaration, Problem, Use
+from keep_sandbox.declaration import Code, Consumer, Declaration, Problem, Use, near
 from keep_sandbox.handlers import Handler, find_handlers
 from keep_sandbox.invocation import MethodKind
-from keep_sandbox.syntax import FUNCTIONS, Node, Tree, string_of
+from keep_sandbox.syntax import FUNCTIONS, Node, Tree, key_of, string_of
 
 _READING: Final = re.compile(
     r"(get|list|search|find|fetch|read|query|lookup|count|exists|check|describe|show|view|load|download|scan|preview"
@@ -31,23 +32,59 @@ _ALLOWED: Final = {
     "next": {"publish"},
     "jobs": {"read", "publish", "withItem", "mutation"},
 }
-_WHERE: Final = {
-    "read": "producers, `prepare` and jobs",
-    "mutation": "`mutate`, or inside `ctx.withItem` in a job",
-    "publish": "producers, `next` and jobs",
-    "peek": "`prepare`",
-    "getByIds": "`prepare`",
-    "withItem": "jobs",
+_WHAT: Final = {
+    "read": "reads",
+    "publish": "publishes",
+    "peek": "looks at events",
+    "getByIds": "looks at events",
+    "withItem": "opens an item",
 }
+_INSTEAD: Final = {
+    "read": "read in `prepare`, in a producer or in a job, and hand what is needed over in `data`",
+    "mutation": "only `mutate` of a consumer changes something outside, or a job inside `ctx.withItem`: move it there",
+    "publish": "publish in a producer, in `next` or in a job; `prepare` hands over in `data`, `mutate` in its one call",
+    "peek": "look at events in `prepare`, and hand what is needed over in `data`",
+    "getByIds": "look at events in `prepare`, and hand what is needed over in `data`",
+    "withItem": "items are for jobs; a consumer reserves events and makes one call in `mutate`",
+}
+_INSTEAD_HERE: Final = {
+    (
+        "mutation",
+        "producers",
+    ): "publish an event, and make the call in `mutate` of a consumer that subscribes to it",
+    ("mutation", "jobs"): "put it into an item: `await ctx.withItem(id, title, async () => {...})`",
+    ("mutation", "prepare"): "return what the call needs as `data`, and make the call in `mutate`",
+    ("mutation", "next"): "publish an event here, and make the call in `mutate` of another consumer",
+    ("publish", "prepare"): "return it as `data`, and publish in `next`",
+    ("publish", "mutate"): "publish in `next`, which runs after the call",
+}
+"""What the author should do, by what was called and where."""
+_NO_CTX: Final = "the world is reached through `ctx` alone"
+_NO_NETWORK: Final = (
+    "there is no network: call a connector, `ctx.<connector>.<method>({...})`, in a producer or `prepare`"
+)
+_NO_TIMERS: Final = "there are no timers: return `wakeAt` from `prepare`, or give a producer or job a `schedule`"
+_ONE_FILE: Final = (
+    "a script is one file without modules: write what is needed into it; the world is reached through `ctx`"
+)
 _ABSENT_GLOBALS: Final = {
-    "require", "process", "fetch", "setTimeout", "setInterval", "setImmediate", "XMLHttpRequest", "WebSocket",
-    "Buffer", "window", "document", "localStorage", "performance", "SharedArrayBuffer", "Atomics", "WeakRef",
-    "FinalizationRegistry",
-}  # fmt: skip
+    **dict.fromkeys(("fetch", "XMLHttpRequest", "WebSocket"), _NO_NETWORK),
+    **dict.fromkeys(("setTimeout", "setInterval", "setImmediate"), _NO_TIMERS),
+    **dict.fromkeys(("window", "document", "performance"), _NO_CTX),
+    **dict.fromkeys(("SharedArrayBuffer", "Atomics", "WeakRef", "FinalizationRegistry"), "use plain values"),
+    "require": _ONE_FILE,
+    "process": "there is no environment: write settings as constants, or read them with a connector",
+    "localStorage": "return what has to last as the handler's state",
+    "Buffer": "values are JSON: use strings",
+}
+_EVENT_FIELDS: Final = ("messageId", "title", "payload")
+_RESULT_FIELDS: Final = ("reservations", "data", "ui", "wakeAt")
 _CHANGING_METHODS: Final = {
     "push", "pop", "shift", "unshift", "splice", "sort", "reverse", "fill", "set", "add", "delete", "clear",
 }  # fmt: skip
 _SEQUENCES: Final = ("statement_block", "switch_case", "switch_default", "array", "arguments")
+_GLANCE: Final = 30
+"""So many nodes of a statement are looked at to find words for it."""
 _LOOPS: Final = ("for_statement", "for_in_statement", "while_statement", "do_statement")
 
 
@@ -102,22 +139,49 @@ def _check_calls(
         shown = f"ctx.{'.'.join(names)}"
         if kind not in _ALLOWED[handler.phase] or (kind == "mutation" and not _may_mutate_here(handler, call)):
             code = Code.MUTATION_MISPLACED if kind == "mutation" else Code.CALL_MISPLACED
-            what = "changes something outside" if kind == "mutation" else f"is a {kind} call"
+            what = "changes something outside" if kind == "mutation" else _WHAT[kind]
             message = f"`{shown}` {what}, which {handler.address} may not do here"
-            hint = f"move it: this belongs into {_WHERE[kind]}"
+            hint = _INSTEAD_HERE.get((kind, handler.phase), _INSTEAD[kind])
             problems.append(_problem(code, message, hint, call, handler))
         elif kind == "mutation" and handler.phase == "mutate" and call.kind == "call_expression":
             mutations.append(call)
         elif kind in ("publish", "peek", "getByIds") and declaration is not None:
             _check_topic(handler, kind, call, declaration, problems)
+            if kind == "publish":
+                _check_event(handler, call, problems)
+    if handler.phase == "prepare":
+        _check_results(handler, problems)
     reported: set[int] = set()
     for call in mutations:
         after = _code_after(call)
         if after is not None and id(after) not in reported:
             reported.add(id(after))
-            message = "code after the mutation: the mutation ends the script, so this never runs"
-            hint = "the mutation is the last thing `mutate` does; what follows from it belongs into `next`"
+            message, hint = _words_after(after, mutations)
             problems.append(_problem(Code.CODE_AFTER_MUTATION, message, hint, after, handler))
+
+
+def _words_after(after: Node, mutations: list[Node]) -> tuple[str, str]:
+    """What is wrong with the code that would follow a mutation, and what to do."""
+    if after.kind in _LOOPS:
+        return (
+            "a mutation in a loop: the first one ends the script, so there is no second round",
+            "reserve one event per run, and the host comes back for the next; or use a job with `ctx.withItem`",
+        )
+    if after.kind in ("catch_clause", "finally_clause"):
+        return (
+            "code after the mutation: the mutation ends the script, so this never runs",
+            "leave it out: a call that fails is seen to by the host, and `next` is told what became of it",
+        )
+    known = set(map(id, mutations))
+    if any(id(node) in known for node in islice(after.within(), _GLANCE)):
+        return (
+            "a second mutation: the first one ends the script, so this never runs",
+            "one call per run: publish an event in `next`, and make the second call in a consumer of its own",
+        )
+    return (
+        "code after the mutation: the mutation ends the script, so this never runs",
+        "the mutation is the last thing `mutate` does; what follows from it belongs into `next`",
+    )
 
 
 def _may_mutate_here(handler: Handler, call: Node) -> bool:
@@ -141,14 +205,64 @@ def _check_topic(handler: Handler, kind: str, call: Node, declaration: Declarati
     entry = declaration.consumers.get(name) if group == "consumers" else getattr(declaration, group).get(name)
     if topic not in declaration.topics:
         message = f"the topic {topic!r} is not declared"
-        problems.append(_problem(Code.TOPIC_UNKNOWN, message, "add it to `topics`", literal, handler))
+        hint = f"{near(topic, declaration.topics, problems)}add it to `topics`, or use one that is there"
+        problems.append(_problem(Code.TOPIC_UNKNOWN, message, hint, literal, handler))
     elif kind == "publish" and entry is not None and entry.publishes is not None and topic not in entry.publishes:
         hint = "add it there, or publish elsewhere"
         message = f"the topic {topic!r} is not in the `publishes` of {group}.{name}"
         problems.append(_problem(Code.TOPIC_NOT_PUBLISHED, message, hint, literal, handler))
-    elif kind != "publish" and group == "consumers" and entry is not None and topic not in entry.subscribe:
+    elif kind != "publish" and isinstance(entry, Consumer) and entry.subscribe and topic not in entry.subscribe:
         message = f"{group}.{name} does not subscribe to {topic!r}"
         problems.append(_problem(Code.TOPIC_NOT_SUBSCRIBED, message, "add it to `subscribe`", literal, handler))
+
+
+def _check_event(handler: Handler, call: Node, problems: list[Problem]) -> None:
+    arguments = call.get("arguments")
+    event = arguments.children[1] if arguments is not None and len(arguments.children) > 1 else None
+    if event is None or event.kind != "object":
+        return
+    missing = "an event needs a `title` that a person can read"
+    hint = "write `{ messageId, title, payload }`: the id that the thing has outside, words for a person, JSON"
+    shape = (_EVENT_FIELDS, "title", missing, hint)
+    _check_literal(Code.EVENT_INVALID, "event", event, shape, handler, problems)
+
+
+def _check_results(handler: Handler, problems: list[Problem]) -> None:
+    """What `prepare` returns, where it is written out."""
+    missing = "`prepare` returns no `reservations`"
+    hint = "return `{ reservations: [{ topic, ids }], data, ui: { title }, wakeAt }`; `reservations: []` for nothing"
+    waiting = list(handler.function.children)
+    while waiting:
+        node = waiting.pop()
+        if node.kind == "return_statement" and node.children and node.children[0].kind == "object":
+            what, result = "result of `prepare`", node.children[0]
+            shape = (_RESULT_FIELDS, "reservations", missing, hint)
+            _check_literal(Code.RESULT_INVALID, what, result, shape, handler, problems)
+        elif node.kind not in FUNCTIONS:
+            waiting.extend(node.children)
+
+
+def _check_literal(
+    code: Code,
+    what: str,
+    literal: Node,
+    shape: tuple[tuple[str, ...], str, str, str],
+    handler: Handler,
+    problems: list[Problem],
+) -> None:
+    """An object that is written out has no field but these. With `...rest` in it, nobody can say what is missing.
+
+    Its shape: the fields that there are, the one that has to be there, and what to say and advise if it is not.
+    """
+    known, required, missing, advice = shape
+    keys = [(key_of(member), member) for member in literal.children if member.kind != "comment"]
+    for key, member in keys:
+        if key is not None and key not in known and not key.startswith("["):
+            message = f"the {what} has no field `{key[:80]}`"
+            hint = f"{near(key, known, problems)}there are {', '.join(f'`{each}`' for each in known)}"
+            problems.append(_problem(code, message, hint, member, handler))
+    if required not in {key for key, _ in keys} and all(key is not None for key, _ in keys):
+        problems.append(_problem(code, missing, advice, literal, handler))
 
 
 def _code_after(call: Node) -> Node | None:
@@ -231,16 +345,14 @@ def _check_names(tree: Tree, problems: list[Problem]) -> None:
         if node.kind in ("call_expression", "new_expression"):
             callee = node.get("function") or node.get("constructor")
             if callee is not None and callee.kind == "import":
-                hint = "a script is one file: write what is needed into it"
-                problems.append(_problem(Code.DYNAMIC_CODE, "`import` finds nothing here", hint, node))
+                problems.append(_problem(Code.DYNAMIC_CODE, "`import` finds nothing here", _ONE_FILE, node))
             elif callee is not None and callee.text in ("eval", "Function"):
                 hint = "write the code itself"
                 problems.append(_problem(Code.DYNAMIC_CODE, f"`{callee.text}` does not exist here", hint, node))
         if node.kind == "import_statement":
-            hint = "a script is one file: write what is needed into it"
-            problems.append(_problem(Code.DYNAMIC_CODE, "there is nothing to import here", hint, node))
+            problems.append(_problem(Code.DYNAMIC_CODE, "there is nothing to import here", _ONE_FILE, node))
         if node.kind == "identifier" and node.text in _ABSENT_GLOBALS and node.text not in own:
-            hint = "the world is reached through `ctx` alone"
+            hint = _ABSENT_GLOBALS[node.text]
             problems.append(_problem(Code.GLOBAL_UNKNOWN, f"`{node.text}` does not exist here", hint, node))
 
 

@@ -5,7 +5,9 @@ Problems are advice: what is refused at run time is refused whether it was found
 
 import enum
 import re
-from typing import Final
+from collections.abc import Sequence, Sized
+from difflib import get_close_matches
+from typing import Final, TypeAlias
 
 import msgspec
 
@@ -24,6 +26,7 @@ class Code(enum.StrEnum):
     HANDLERS_MISSING = "handlers-missing"
     HANDLER_MISSING = "handler-missing"
     HANDLER_NAME = "handler-name"
+    FIELD_UNKNOWN = "field-unknown"
     PREPARE_MISSING = "prepare-missing"
     SUBSCRIBE_MISSING = "subscribe-missing"
     ORDERING_KEY_INVALID = "ordering-key-invalid"
@@ -35,6 +38,8 @@ class Code(enum.StrEnum):
     CODE_AFTER_MUTATION = "code-after-mutation"
     MUTATION_MISPLACED = "mutation-misplaced"
     CALL_MISPLACED = "call-misplaced"
+    EVENT_INVALID = "event-invalid"
+    RESULT_INVALID = "result-invalid"
     METHOD_UNKNOWN = "method-unknown"
     TOP_LEVEL_STATE = "top-level-state"
     DYNAMIC_CODE = "dynamic-code"
@@ -108,15 +113,19 @@ class Inspection(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     problem_count: int
     uses: list[Use] = []
     """The connector methods that its handlers name, sorted. What is called by a computed name is not among them."""
+    places: dict[str, Place] = {}
+    """Where each handler is declared (`producers.poll`), and its schedule (`producers.poll.schedule`)."""
 
 
 class _RawScheduled(msgspec.Struct):
+    fields: list[str]
     handler: bool
     publishes: list[str] | None
     schedule: object
 
 
 class _RawConsumer(msgspec.Struct):
+    fields: list[str]
     subscribe: list[str] | None
     publishes: list[str] | None
     orderingKey: object  # noqa: N815  # as scripts spell it
@@ -128,6 +137,7 @@ class _RawConsumer(msgspec.Struct):
 class RawDeclaration(msgspec.Struct):
     """What the prelude read from the object: right in shape, not yet checked."""
 
+    fields: list[str]
     name: str | None
     topics: list[str] | None
     producers: dict[str, _RawScheduled]
@@ -140,40 +150,59 @@ _ORDERING_KEY: Final = re.compile(r"[^.\s]{1,64}(\.[^.\s]{1,64}){0,7}")
 _CRON_FIELD: Final = re.compile(r"[0-9A-Za-z*,/\-?#LW]{1,64}")
 
 
-def declared(raw: RawDeclaration) -> tuple[Declaration, list[Problem]]:
-    """The declaration, and what is wrong with it by itself."""
-    problems: list[Problem] = []
+Path: TypeAlias = tuple[str, ...]
+"""Where in the declaration: `("consumers", "file", "subscribe", "order.new")`."""
+Misfit: TypeAlias = tuple[Path, Problem]
+
+_FIELDS: Final = ("name", "topics", "producers", "consumers", "jobs")
+_SCHEDULED_FIELDS: Final = ("schedule", "publishes", "handler")
+_CONSUMER_FIELDS: Final = ("subscribe", "publishes", "orderingKey", "prepare", "mutate", "next")
+_SCHEDULE_HINT: Final = 'write `{interval: "5m"}` (s, m, h, d) or `{cron: "0 9 * * 1-5"}`, five fields'
+
+
+def declared(raw: RawDeclaration) -> tuple[Declaration, list[Misfit]]:
+    """The declaration, and what is wrong with it by itself, each with where that is."""
+    found: list[Misfit] = []
     topics = raw.topics or []
     if not raw.name:
         hint = 'add `name: "..."` to Keep.workflow'
-        problems.append(Problem(code=Code.NAME_MISSING, message="the workflow has no name", hint=hint))
+        found.append(((), Problem(code=Code.NAME_MISSING, message="the workflow has no name", hint=hint)))
     if not (raw.producers or raw.consumers or raw.jobs):
         hint = "add at least one of `producers`, `consumers`, `jobs`"
-        problems.append(Problem(code=Code.HANDLERS_MISSING, message="the workflow has no handlers", hint=hint))
+        found.append(((), Problem(code=Code.HANDLERS_MISSING, message="the workflow has no handlers", hint=hint)))
+    _check_fields((), raw.fields, _FIELDS, found)
     declaration = Declaration(
         name=raw.name,
         topics=topics,
-        producers={
-            name: _scheduled(f"producers.{name}", each, topics, problems) for name, each in raw.producers.items()
-        },
-        consumers={name: _consumer(name, each, topics, problems) for name, each in raw.consumers.items()},
-        jobs={name: _scheduled(f"jobs.{name}", each, topics, problems) for name, each in raw.jobs.items()},
+        producers={name: _scheduled("producers", name, each, topics, found) for name, each in raw.producers.items()},
+        consumers={name: _consumer(name, each, topics, found) for name, each in raw.consumers.items()},
+        jobs={name: _scheduled("jobs", name, each, topics, found) for name, each in raw.jobs.items()},
     )
-    _check_shared_topics(declaration, problems)
-    return declaration, problems
+    _check_shared_topics(declaration, found)
+    return declaration, found
 
 
-def _scheduled(handler: str, raw: _RawScheduled, topics: list[str], problems: list[Problem]) -> Scheduled:
+def near(word: str, known: Sequence[str], found: Sized = ()) -> str:
+    """The beginning of a hint, if the word looks like one of these. Not for problems that nobody will be shown."""
+    if len(found) >= PROBLEMS_SHOWN_MAX:
+        return ""
+    close = get_close_matches(word[:80], [each[:80] for each in known[:100]], n=1, cutoff=0.7)
+    return f"did you mean `{close[0]}`? " if close else ""
+
+
+def _scheduled(group: str, name: str, raw: _RawScheduled, topics: list[str], found: list[Misfit]) -> Scheduled:
+    handler, path = f"{group}.{name}", (group, name)
     if not raw.handler:
-        message = f"{handler} is neither a function nor has a `handler`"
-        hint = "write `async name(ctx, state) {...}`, or `{schedule, publishes, handler}`"
-        problems.append(Problem(code=Code.HANDLER_MISSING, message=message, hint=hint, handler=handler))
-    _check_topics(handler, "publishes", raw.publishes or [], topics, problems)
+        message = f"{handler} is neither a function nor has a `handler` that is one"
+        hint = "write `async name(ctx, state) {...}`, or `{schedule, publishes, async handler(ctx, state) {...}}`"
+        found.append((path, Problem(code=Code.HANDLER_MISSING, message=message, hint=hint, handler=handler)))
+    _check_fields(path, raw.fields, _SCHEDULED_FIELDS, found)
+    _check_topics(path, "publishes", raw.publishes or [], topics, found)
     schedule = _schedule(raw.schedule)
     if raw.schedule is not None and schedule is None:
-        hint = 'write `{interval: "5m"}` (s, m, h, d) or `{cron: "0 9 * * 1-5"}`'
         message = f"the schedule of {handler} cannot be read"
-        problems.append(Problem(code=Code.SCHEDULE_INVALID, message=message, hint=hint, handler=handler))
+        problem = Problem(code=Code.SCHEDULE_INVALID, message=message, hint=_SCHEDULE_HINT, handler=handler)
+        found.append(((*path, "schedule"), problem))
     return Scheduled(schedule=schedule, publishes=raw.publishes)
 
 
@@ -188,23 +217,30 @@ def _schedule(raw: object) -> Schedule | None:
     return None
 
 
-def _consumer(name: str, raw: _RawConsumer, topics: list[str], problems: list[Problem]) -> Consumer:
-    handler = f"consumers.{name}"
-    if not raw.prepare:
-        hint = "add `async prepare(ctx, state) {...}`"
+def _consumer(name: str, raw: _RawConsumer, topics: list[str], found: list[Misfit]) -> Consumer:
+    handler, path = f"consumers.{name}", ("consumers", name)
+    for phase, is_function in (("prepare", raw.prepare), ("mutate", raw.mutate), ("next", raw.next)):
+        if phase in raw.fields and not is_function:
+            message, hint = f"{handler}.{phase} is not a function", f"write `async {phase}(ctx, ...) {{...}}`"
+            problem = Problem(code=Code.HANDLER_MISSING, message=message, hint=hint, handler=handler)
+            found.append(((*path, phase), problem))
+    if not raw.prepare and "prepare" not in raw.fields:
+        hint = "add `async prepare(ctx, state) {...}` that returns `{reservations: [{topic, ids}], data}`"
         message = f"{handler} has no `prepare`"
-        problems.append(Problem(code=Code.PREPARE_MISSING, message=message, hint=hint, handler=handler))
+        found.append((path, Problem(code=Code.PREPARE_MISSING, message=message, hint=hint, handler=handler)))
     if not raw.subscribe:
-        hint = 'add `subscribe: ["topic"]`'
+        hint = f"add `subscribe: [...]` with one of {_shown(topics)}"
         message = f"{handler} subscribes to nothing, so it never runs"
-        problems.append(Problem(code=Code.SUBSCRIBE_MISSING, message=message, hint=hint, handler=handler))
-    _check_topics(handler, "subscribe", raw.subscribe or [], topics, problems)
-    _check_topics(handler, "publishes", raw.publishes or [], topics, problems)
+        found.append((path, Problem(code=Code.SUBSCRIBE_MISSING, message=message, hint=hint, handler=handler)))
+    _check_fields(path, raw.fields, _CONSUMER_FIELDS, found)
+    _check_topics(path, "subscribe", raw.subscribe or [], topics, found)
+    _check_topics(path, "publishes", raw.publishes or [], topics, found)
     key = raw.orderingKey
     if key is not None and not (isinstance(key, str) and _ORDERING_KEY.fullmatch(key)):
         message = f"the `orderingKey` of {handler} is not the name of a member of the payload"
         hint = 'write where the key is, as in `orderingKey: "customer.id"`'
-        problems.append(Problem(code=Code.ORDERING_KEY_INVALID, message=message, hint=hint, handler=handler))
+        problem = Problem(code=Code.ORDERING_KEY_INVALID, message=message, hint=hint, handler=handler)
+        found.append(((*path, "orderingKey"), problem))
         key = None
     return Consumer(
         subscribe=raw.subscribe or [],
@@ -216,15 +252,33 @@ def _consumer(name: str, raw: _RawConsumer, topics: list[str], problems: list[Pr
     )
 
 
-def _check_topics(handler: str, where: str, named: list[str], topics: list[str], problems: list[Problem]) -> None:
+def _check_fields(path: Path, given: list[str], known: tuple[str, ...], found: list[Misfit]) -> None:
+    """A field that looks like another that is missing is a slip of the pen, and would silently do nothing."""
+    missing = [each for each in known if each not in given]
+    for field in given:
+        if field in known or not (hint := near(field, missing, found)):
+            continue
+        message = f"`{field}` of {'.'.join(path) or 'the workflow'} means nothing"
+        problem = Problem(
+            code=Code.FIELD_UNKNOWN,
+            message=message,
+            hint=f"{hint}there are {', '.join(f'`{each}`' for each in known)}",
+            handler=".".join(path) or None,
+        )
+        found.append(((*path, field), problem))
+
+
+def _check_topics(path: Path, where: str, named: list[str], topics: list[str], found: list[Misfit]) -> None:
+    handler = ".".join(path)
     for topic in named:
         if topic not in topics:
             message = f"`{where}` of {handler} names the topic {topic!r}, which is not declared"
-            hint = f"add it to `topics`, or use one of {_shown(topics)}"
-            problems.append(Problem(code=Code.TOPIC_UNKNOWN, message=message, hint=hint, handler=handler))
+            hint = f"{near(topic, topics, found)}add it to `topics`, or use one of {_shown(topics)}"
+            problem = Problem(code=Code.TOPIC_UNKNOWN, message=message, hint=hint, handler=handler)
+            found.append(((*path, where, topic), problem))
 
 
-def _check_shared_topics(declaration: Declaration, problems: list[Problem]) -> None:
+def _check_shared_topics(declaration: Declaration, found: list[Misfit]) -> None:
     owners: dict[str, str] = {}
     for name, consumer in declaration.consumers.items():
         for topic in dict.fromkeys(consumer.subscribe):
@@ -232,7 +286,8 @@ def _check_shared_topics(declaration: Declaration, problems: list[Problem]) -> N
                 message = f"the consumers {owners[topic]!r} and {name!r} both subscribe to {topic!r}"
                 hint = "a topic has one consumer: publish to a second topic for the second one"
                 handler = f"consumers.{name}"
-                problems.append(Problem(code=Code.TOPIC_SHARED, message=message, hint=hint, handler=handler))
+                problem = Problem(code=Code.TOPIC_SHARED, message=message, hint=hint, handler=handler)
+                found.append((("consumers", name, "subscribe", topic), problem))
             else:
                 owners[topic] = name
 

@@ -7,6 +7,8 @@
 
   const ENTRIES_MAX = 1000;
   const SCHEDULE_CHARS_MAX = 4096;
+  const FIELDS_MAX = 50;
+  const FIELD_CHARS_MAX = 80;
 
   const list = (value) => {
     if (value === undefined) return null;
@@ -30,6 +32,9 @@
     }
   };
 
+  // What is no text is not to be taken for one, a function in particular.
+  const text = (value) => (value === undefined ? null : typeof value === "string" ? value : false);
+
   const each = (group, describe) => {
     const found = create(null);
     if (group === null || typeof group !== "object") return found;
@@ -38,8 +43,20 @@
     return found;
   };
 
+  // The names that an author may have mistyped.
+  const fields = (value) => {
+    const found = [];
+    if (value === null || typeof value !== "object") return found;
+    const names = objectKeys(value);
+    for (let i = 0; i < names.length && i < FIELDS_MAX; i++) {
+      if (names[i].length <= FIELD_CHARS_MAX) found[found.length] = names[i];
+    }
+    return found;
+  };
+
   const scheduled = (entry) => ({
     __proto__: null,
+    fields: fields(entry),
     handler: typeof entry === "function" || typeof member(entry, "handler") === "function",
     publishes: typeof entry === "function" ? null : list(member(entry, "publishes")),
     schedule: typeof entry === "function" ? null : plain(member(entry, "schedule")),
@@ -47,9 +64,10 @@
 
   const consumer = (entry) => ({
     __proto__: null,
+    fields: fields(entry),
     subscribe: list(member(entry, "subscribe")),
     publishes: list(member(entry, "publishes")),
-    orderingKey: plain(member(entry, "orderingKey")),
+    orderingKey: text(member(entry, "orderingKey")),
     prepare: typeof member(entry, "prepare") === "function",
     mutate: typeof member(entry, "mutate") === "function",
     next: typeof member(entry, "next") === "function",
@@ -58,6 +76,7 @@
   const name = member(workflow, "name");
   return {
     __proto__: null,
+    fields: fields(workflow),
     name: typeof name === "string" ? name : null,
     topics: list(member(workflow, "topics")),
     producers: each(member(workflow, "producers"), scheduled),

@@ -41,6 +41,7 @@ def _behind_the_script(file: str) -> str:
 
 _PRELUDE = _behind_the_script("prelude.js")
 _DECLARE = _behind_the_script("declare.js")
+_JSON_PARSE = "at parse (native)"
 _FRAME = re.compile(r"^\s*at (?:(.{1,200}?) \()?<input>:(\d{1,9}):(\d{1,9})\)?$")
 _JOBS_PER_LOOK = 128
 
@@ -352,9 +353,13 @@ def _author_stack(stack: str) -> tuple[str, Place | None]:
     """The lines of a stack that are the author's, and the innermost place."""
     lines: list[str] = []
     place: Place | None = None
-    for line in stack.split("\n")[:64]:
+    frames = stack.split("\n")[:64]
+    for line, outer in zip(frames, [*frames[1:], ""], strict=True):
         found = _FRAME.match(line)
         if found is None or int(found[2]) > SCRIPT_LINES_MAX:
+            continue
+        if found[1] is None and outer.strip() == _JSON_PARSE:
+            # A place in the text that JSON.parse was given, which goes by the same name as the script.
             continue
         if place is None:
             place = Place(int(found[2]), int(found[3]))

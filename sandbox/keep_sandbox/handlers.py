@@ -6,6 +6,7 @@ then not checked.
 
 from collections.abc import Iterator
 
+from keep_sandbox.declaration import Path
 from keep_sandbox.syntax import FUNCTIONS, Node, Tree, key_of, string_of
 
 _MEMBERS = ("member_expression", "subscript_expression")
@@ -85,17 +86,37 @@ def _parts(pattern: Node | None, path: list[str]) -> dict[str, list[str]]:
     return found
 
 
-def places_of_declaration(tree: Tree) -> dict[str, Node]:
-    """Where each handler is declared, by address; `""` is the workflow itself."""
-    found: dict[str, Node] = {}
+def places_of_declaration(tree: Tree) -> dict[Path, Node]:
+    """Where each part of the declaration is written; `()` is the workflow itself."""
+    found: dict[Path, Node] = {}
     workflow = _workflow(tree)
     if workflow is None:
         return found
-    found[""] = workflow
-    for group in ("producers", "consumers", "jobs"):
-        for name, node in _members(_member(workflow, group)):
-            found[f"{group}.{name}"] = node
+    found[()] = workflow
+    for field, member in _members(workflow):
+        found[field,] = member
+        if field not in ("producers", "consumers", "jobs"):
+            continue
+        for name, handler in _members(member):
+            found[field, name] = handler
+            for part, node in _members(handler):
+                found[field, name, part] = _schedule_text(node) if part == "schedule" else node
+                found.update({(field, name, part, topic): entry for topic, entry in _topics(node)})
     return found
+
+
+def _schedule_text(node: Node) -> Node:
+    """The text that says when, if it is where it belongs."""
+    said = [member.get("value") for key, member in _members(node) if key in ("cron", "interval")]
+    return (said[0] if len(said) == 1 else None) or node.get("value") or node
+
+
+def _topics(node: Node) -> Iterator[tuple[str, Node]]:
+    value = node.get("value")
+    for entry in value.children if value is not None and value.kind == "array" else []:
+        topic = string_of(entry)
+        if topic is not None:
+            yield topic, entry
 
 
 def find_handlers(tree: Tree) -> list[Handler]:

@@ -9,13 +9,22 @@ from collections.abc import Mapping
 import msgspec
 
 from keep_sandbox.checks import check, used_methods
-from keep_sandbox.declaration import PROBLEMS_SHOWN_MAX, Code, Inspection, Problem, RawDeclaration, declared
+from keep_sandbox.declaration import (
+    PROBLEMS_SHOWN_MAX,
+    Code,
+    Inspection,
+    Path,
+    Problem,
+    RawDeclaration,
+    declared,
+)
 from keep_sandbox.engine import Guest, Sink
 from keep_sandbox.handlers import places_of_declaration
 from keep_sandbox.invocation import MethodKind
 from keep_sandbox.limits import TRUSTED_LIMITS, Limits
-from keep_sandbox.outcomes import Ending, Kind, ScriptError, SizeLimit, Value
-from keep_sandbox.syntax import Tree
+from keep_sandbox.loading import load_problem
+from keep_sandbox.outcomes import Ending, Kind, Place, SizeLimit, Value
+from keep_sandbox.syntax import Node, Tree
 
 _USES_MAX = 1_000
 
@@ -63,43 +72,41 @@ def inspect_with(
 def _inspection(source: str, ending: Ending, methods: Mapping[str, MethodKind] | None, limits: Limits) -> Inspection:
     if isinstance(ending, SizeLimit) and ending.what == "script":
         # Not even parsed: the cost of everything below is in proportion to the size that is allowed.
-        problem = Problem(code=Code.TOO_LARGE, message=ending.message, hint="split it into several workflows")
+        hint, top = "split it into several workflows", Place(1, 1)
+        problem = Problem(code=Code.TOO_LARGE, message=ending.message, hint=hint, place=top)
         return Inspection(declaration=None, problems=[problem], problem_count=1)
     tree = Tree(source)
     declaration = None
-    problems: list[Problem] = []
+    parts = places_of_declaration(tree)
+    problems = check(tree, declaration, methods) if not isinstance(ending, Value) else []
     if isinstance(ending, Value):
-        declaration, problems = declared(msgspec.json.decode(ending.value, type=RawDeclaration))
-        problems = _placed(problems, tree)
+        declaration, misfits = declared(msgspec.json.decode(ending.value, type=RawDeclaration))
+        problems = [_placed(problem, path, parts) for path, problem in misfits]
+        problems += check(tree, declaration, methods)
     else:
-        problems.append(_load_problem(ending))
-    problems += check(tree, declaration, methods)
+        problems += load_problem(ending, tree, parts, problems)
     problems.sort(key=lambda problem: (problem.place.line, problem.place.column) if problem.place else (0, 0))
     shown = [_bounded(problem, limits) for problem in problems[:PROBLEMS_SHOWN_MAX]]
     return Inspection(
-        declaration=declaration, problems=shown, problem_count=len(problems), uses=used_methods(tree)[:_USES_MAX]
+        declaration=declaration,
+        problems=shown,
+        problem_count=len(problems),
+        uses=used_methods(tree)[:_USES_MAX],
+        places=_places(parts) if declaration is not None else {},
     )
 
 
-def _load_problem(ending: Ending) -> Problem:
-    place = getattr(ending, "place", None)
-    if isinstance(ending, ScriptError):
-        message = f"{ending.name}: {ending.message}"
-        hint = "the script must load by itself: `export default Keep.workflow({...})`"
-        return Problem(code=Code.LOAD_ERROR, message=message, hint=hint, place=place)
-    message = f"loading the script ended with {type(ending).__name__}"
-    hint = "at the top level a script only declares; work belongs into handlers"
-    return Problem(code=Code.LOAD_ERROR, message=message, hint=hint, place=place)
+def _placed(problem: Problem, path: Path, parts: Mapping[Path, Node]) -> Problem:
+    """With the place of the part it speaks of, or of what is around that."""
+    while path and path not in parts:
+        path = path[:-1]
+    place = parts[path].place if path in parts else Place(1, 1)
+    return msgspec.structs.replace(problem, place=place)
 
 
-def _placed(problems: list[Problem], tree: Tree) -> list[Problem]:
-    """The problems of the declaration, with the place of the handler they speak of."""
-    places = places_of_declaration(tree)
-    found: list[Problem] = []
-    for problem in problems:
-        node = places.get(problem.handler or "") or places.get("")
-        found.append(msgspec.structs.replace(problem, place=node.place) if node is not None else problem)
-    return found
+def _places(parts: Mapping[Path, Node]) -> dict[str, Place]:
+    wanted = (path for path in parts if len(path) == 2 or (len(path) == 3 and path[2] == "schedule"))
+    return {".".join(path): parts[path].place for path, _ in zip(wanted, range(_USES_MAX), strict=False)}
 
 
 def _bounded(problem: Problem, limits: Limits) -> Problem:

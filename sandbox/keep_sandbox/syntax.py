@@ -82,6 +82,8 @@ class Tree:
         self._line_starts = [0, *(match.end() for match in re.finditer(b"\n", self.source))]
         self._is_ascii = self.source.isascii()
         parsed = _PARSER.parse(self.source)
+        self.is_broken = parsed.root_node.has_error
+        """Some of it is no JavaScript."""
         self.root = self._build(parsed.root_node)
 
     def place(self, offset: int) -> Place:

@@ -440,7 +440,7 @@ async def test_the_title_of_the_ui_is_cut_and_attached_to_the_mutation(ui: str, 
     ],
 )
 async def test_a_prepare_result_that_does_not_fit_is_refused_and_the_place_is_named(returned: str, words: str) -> None:
-    message = await refused(Policy(reservations_max=2), prepare=f"return {returned};", mutate="c.fake.add({});")
+    message = await refused(Policy(reservations_max=2), prepare=f"return hidden({returned});", mutate="c.fake.add({});")
     assert words in message
     assert message.startswith(("file: ", "consumers.file.prepare: "))
 

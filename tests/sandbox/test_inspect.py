@@ -166,7 +166,7 @@ def test_code_after_the_mutation_is_found(mutate: str, has_problem: bool) -> Non
         ("async prepare(ctx) { await ctx.peek('nowhere') }", Code.TOPIC_UNKNOWN),
         ("async prepare(ctx) { await ctx.peek('u') }", Code.TOPIC_NOT_SUBSCRIBED),
         (
-            "publishes: ['t'], async prepare(ctx) {}, async next(ctx) { await ctx.publish('u', {}) }",
+            "publishes: ['t'], async prepare(ctx) {}, async next(ctx) { await ctx.publish('u', { title: 'T' }) }",
             Code.TOPIC_NOT_PUBLISHED,
         ),
         ("async next(ctx) {}", Code.PREPARE_MISSING),
@@ -241,7 +241,7 @@ def test_two_consumers_on_a_topic_are_found_at_the_second() -> None:
 def test_an_unknown_topic_is_found_wherever_it_is_named() -> None:
     source = """export default Keep.workflow({ name: "w", topics: ["t"], producers: {
       p: { publishes: ["gone"], async handler(ctx) {
-        await ctx.publish("typo", {}); } } }, consumers: {
+        await ctx.publish("typo", { title: "T" }); } } }, consumers: {
       c: { subscribe: ["lost"], prepare() {} } } });"""
     assert found(inspect(source)) == [(Code.TOPIC_UNKNOWN, 2), (Code.TOPIC_UNKNOWN, 3), (Code.TOPIC_UNKNOWN, 4)]
 

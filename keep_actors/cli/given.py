@@ -1,0 +1,77 @@
+"""What the commands for authors are given, scripts and connectors, and how they speak."""
+
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+if TYPE_CHECKING:
+    from keep_actors.connectors import Connector
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def connector_options(command: F) -> F:
+    """`--connectors` and `--discover`, which arrive as `specs` and `discovered`."""
+    named = click.option(
+        "--connectors",
+        "specs",
+        multiple=True,
+        metavar="MODULE:NAME",
+        help="A connector, a class, a factory or a list of them. May be given several times.",
+    )
+    installed = click.option(
+        "--discover", "discovered", is_flag=True, help="Also use every connector that is installed."
+    )
+    return named(installed(command))
+
+
+def sandbox_option(command: F) -> F:
+    """`--sandbox`, as in `keep run`."""
+    return click.option(
+        "--sandbox",
+        type=click.Choice(["jailed", "weak", "thread"]),
+        default="jailed",
+        show_default=True,
+        help="Only `jailed` is for scripts that are not trusted.",
+    )(command)
+
+
+def script_file(**more: Any) -> Any:
+    """The type of an argument that names a script."""
+    return click.Path(exists=True, dir_okay=False, path_type=Path, **more)
+
+
+def connectors_from(specs: tuple[str, ...], discovered: bool) -> "list[Connector]":
+    """The connectors that were named. What cannot be had is a wrong use of the command."""
+    from keep_actors.connectors import ConnectorDefinitionError, ConnectorLoadError, discover, load
+
+    # As `python -m` does it: what lies in the folder that one is in can be imported.
+    sys.path.insert(0, "")
+    try:
+        return [each for spec in specs for each in load(spec)] + (discover() if discovered else [])
+    except (ConnectorLoadError, ConnectorDefinitionError) as error:
+        raise click.UsageError(str(error)) from None
+
+
+def source_of(file: Path) -> str:
+    """The text of a script."""
+    try:
+        return file.read_text("utf-8")
+    except UnicodeDecodeError as error:
+        raise click.UsageError(f"{file} is not a script: it is no UTF-8 text ({error.reason}).") from None
+    except OSError as error:
+        raise click.UsageError(f"{file} cannot be read: {error.strerror}.") from None
+
+
+def say(text: str, *, err: bool = False) -> None:
+    """Print. Colours are for terminals, and for those who want them: NO_COLOR is honoured."""
+    click.echo(text, err=err, color=False if os.environ.get("NO_COLOR") else None)
+
+
+def plain(text: str) -> str:
+    """One line, and nothing that a terminal would obey: what a script wrote is in it."""
+    return "".join(each if each.isprintable() else " " for each in text)

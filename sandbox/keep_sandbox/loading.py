@@ -1,0 +1,54 @@
+"""Why a script did not load, where, and what its author should do, who may have written another dialect."""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from keep_sandbox.declaration import Code, Path, Problem
+from keep_sandbox.outcomes import Ending, Place, ScriptError
+from keep_sandbox.syntax import Node, Tree
+
+_TYPE: Final = r"(?:string|number|boolean|any|unknown|void|never|object|Promise|Record|Array|[A-Z]\w*)"
+_TYPESCRIPT: Final = re.compile(
+    rf"^\s*(?:export\s+)?(?:interface|type|enum|declare|namespace|abstract)\s+\w"
+    rf"|[\w)\]}}]\??\s*:\s*{_TYPE}\b(?:\[\]|<[^>]*>)*\s*(?:[,)=;{{|&]|=>|$)"
+    rf"|\b(?:as|satisfies)\s+(?:const\b|{_TYPE})"
+    rf"|\b(?:private|public|protected|readonly)\s+\w"
+    rf"|<{_TYPE}>|\w!\s*[.;,)]"
+)
+_LINE_CHARS_MAX: Final = 2_000
+"""Of a longer line only the beginning is looked at: the patterns are for what people write."""
+
+_NODE_EXPORTS: Final = ("module is not defined", "exports is not defined")
+_TOP: Final = Place(1, 1)
+_EXPORT: Final = "write `export default Keep.workflow({name, topics, producers, consumers, jobs})`"
+
+
+def load_problem(ending: Ending, tree: Tree, parts: Mapping[Path, Node], others: Sequence[Problem]) -> list[Problem]:
+    """The problem that kept it from loading; none if one of the others says it better."""
+    place: Place | None = getattr(ending, "place", None)
+    if not isinstance(ending, ScriptError):
+        message = f"loading the script ended with {type(ending).__name__}"
+        hint = "at the top level a script only declares; work belongs into handlers"
+        return [Problem(code=Code.LOAD_ERROR, message=message, hint=hint, place=place or _TOP)]
+    if any(each.place == place or (place is None and each.code is Code.DYNAMIC_CODE) for each in others):
+        return []
+    place = place or (parts[()].place if () in parts else _TOP)
+    message = f"{ending.name}: {ending.message}"
+    return [Problem(code=Code.LOAD_ERROR, message=message, hint=_hint(ending, tree, place), place=place)]
+
+
+def _hint(error: ScriptError, tree: Tree, place: Place) -> str:
+    lines = tree.source.decode("utf-8", "replace").split("\n")
+    line = lines[place.line - 1][:_LINE_CHARS_MAX] if place.line <= len(lines) else ""
+    if (
+        error.name == "LoadError"
+        or "module is not defined" in error.message
+        or "exports is not defined" in error.message
+    ):
+        return _EXPORT
+    if error.name != "SyntaxError" or not tree.is_broken:
+        return "at the top level a script only declares; what can fail belongs into handlers"
+    if _TYPESCRIPT.search(line):
+        return "a script is JavaScript: leave out types, interfaces, enums and casts, and write JSDoc if you want types"
+    return "it is not valid JavaScript here: look for a missing bracket, comma or quote just before this place"

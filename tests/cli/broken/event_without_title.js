@@ -1,0 +1,13 @@
+export default Keep.workflow({
+  name: "orders",
+  topics: { "order.new": {} },
+  producers: {
+    async poll(ctx) {
+      for (const mail of await ctx.gmail.search()) {
+        await ctx.publish("order.new", { messageId: mail.id, payload: mail });
+      }
+    },
+  },
+});
+
+// expect 7:40 event-invalid: write `{ messageId, title, payload }`: the id that the thing has outside, words for a person, JSON

@@ -1,0 +1,22 @@
+export default Keep.workflow({
+  name: "orders",
+  topics: { "order.new": {}, "order.filed": {} },
+  consumers: {
+    file: Keep.consumer({
+      subscribe: ["order.new"],
+      async prepare(ctx) {
+        const [order] = await ctx.peek("order.new", { limit: 1 });
+        if (!order) return { reservations: [] };
+        const filed = await ctx.peek("order.filed");
+        return { reservations: [{ topic: "order.new", ids: [order.messageId] }], data: order.payload };
+      },
+      async mutate(ctx, prepared) {
+        await ctx.sheets.appendRow({ spreadsheetId: "orders", values: [prepared.data.from] });
+      },
+      async next(ctx, prepared, mutationResult) {
+      },
+    }),
+  },
+});
+
+// expect 10:38 topic-not-subscribed: add it to `subscribe`

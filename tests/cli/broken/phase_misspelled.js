@@ -1,0 +1,21 @@
+export default Keep.workflow({
+  name: "orders",
+  topics: { "order.new": {}, "order.filed": {} },
+  consumers: {
+    file: Keep.consumer({
+      subscribe: ["order.new"],
+      async prepare(ctx) {
+        const [order] = await ctx.peek("order.new", { limit: 1 });
+        if (!order) return { reservations: [] };
+        return { reservations: [{ topic: "order.new", ids: [order.messageId] }], data: order.payload };
+      },
+      async mutation(ctx, prepared) {
+        await ctx.sheets.appendRow({ spreadsheetId: "orders", values: [prepared.data.from] });
+      },
+      async next(ctx, prepared, mutationResult) {
+      },
+    }),
+  },
+});
+
+// expect 12:7 field-unknown: did you mean `mutate`? there are `subscribe`, `publishes`, `orderingKey`, `prepare`, `mutate`, `next`

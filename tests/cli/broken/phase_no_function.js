@@ -1,0 +1,19 @@
+export default Keep.workflow({
+  name: "orders",
+  topics: { "order.new": {}, "order.filed": {} },
+  consumers: {
+    file: Keep.consumer({
+      subscribe: ["order.new"],
+      async prepare(ctx) {
+        const [order] = await ctx.peek("order.new", { limit: 1 });
+        if (!order) return { reservations: [] };
+        return { reservations: [{ topic: "order.new", ids: [order.messageId] }], data: order.payload };
+      },
+      mutate: "sheets.appendRow",
+      async next(ctx, prepared, mutationResult) {
+      },
+    }),
+  },
+});
+
+// expect 12:7 handler-missing: write `async mutate(ctx, ...) {...}`

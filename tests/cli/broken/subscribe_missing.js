@@ -1,0 +1,20 @@
+export default Keep.workflow({
+  name: "orders",
+  topics: { "order.new": {}, "order.filed": {} },
+  consumers: {
+    file: Keep.consumer({
+      async prepare(ctx) {
+        const [order] = await ctx.peek("order.new", { limit: 1 });
+        if (!order) return { reservations: [] };
+        return { reservations: [{ topic: "order.new", ids: [order.messageId] }], data: order.payload };
+      },
+      async mutate(ctx, prepared) {
+        await ctx.sheets.appendRow({ spreadsheetId: "orders", values: [prepared.data.from] });
+      },
+      async next(ctx, prepared, mutationResult) {
+      },
+    }),
+  },
+});
+
+// expect 5:5 subscribe-missing: add `subscribe: [...]` with one of 'order.new', 'order.filed'

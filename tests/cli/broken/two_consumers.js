@@ -1,0 +1,20 @@
+export default Keep.workflow({
+  name: "orders",
+  topics: { "order.new": {} },
+  consumers: {
+    file: Keep.consumer({
+      subscribe: ["order.new"],
+      async prepare(ctx) {
+        return { reservations: [] };
+      },
+    }),
+    notify: Keep.consumer({
+      subscribe: ["order.new"],
+      async prepare(ctx) {
+        return { reservations: [] };
+      },
+    }),
+  },
+});
+
+// expect 12:19 topic-shared: a topic has one consumer: publish to a second topic for the second one
