@@ -17,7 +17,7 @@ export default Keep.workflow({
           payload: { subject: e.subject, from: e.from },
         });
       }
-      return { cursor: emails.lastCursor };
+      return { cursor: emails.at(-1)?.id ?? cursor };
     }
   },
 
@@ -31,7 +31,7 @@ export default Keep.workflow({
         const event = pending[0];
         return {
           reservations: [{ topic: "email.received", ids: [event.messageId] }],
-          data: { email: event.payload }
+          data: { id: event.messageId, email: event.payload }
         };
       },
 
@@ -45,7 +45,7 @@ export default Keep.workflow({
       async next(ctx, prepared, mutationResult) {
         if (mutationResult.status === 'applied') {
           await ctx.publish("row.created", {
-            messageId: `row:${prepared.data.email.messageId}`,
+            messageId: `row:${prepared.data.id}`,
             title: `Row created for ${prepared.data.email.from}`,
             payload: { rowId: mutationResult.result.rowId }
           });

@@ -9,7 +9,8 @@ from tests.runtime.world import MINUTE, world
 
 pytestmark = pytest.mark.anyio
 
-SCRIPT = (Path(__file__).parents[2] / "examples" / "mail_to_sheets.js").read_text("utf-8")
+SCRIPT = Path(__file__).with_name("email_to_sheets.js").read_text("utf-8")
+EXAMPLE = (Path(__file__).parents[2] / "examples" / "mail_to_sheets.js").read_text("utf-8")
 
 
 async def test_the_example_of_the_specification_runs_as_it_stands() -> None:
@@ -60,3 +61,22 @@ async def test_what_came_of_an_event_can_be_followed_from_input_to_output() -> N
         explained = await box.keep.explain(done.run_id)
         assert [event.message_id for event in explained.selected] == ["mail_1"]
         assert (explained.why, explained.can_do) == ("", [])
+
+
+async def test_the_example_that_people_copy_remembers_what_it_has_seen_and_names_each_row() -> None:
+    gmail, sheets = Gmail(), Sheets()
+    gmail.receive("alice@example.com", "Invoice December")
+    gmail.receive("bob@example.com", "Lunch?")
+    async with world(gmail, sheets) as box:
+        await box.keep.deploy(EXAMPLE)
+        await box.settle()
+        gmail.receive("carol@example.com", "Report")
+        await box.advance(5 * MINUTE)
+        assert [row[0] for row in sheets.rows_of("...")] == [
+            "alice@example.com",
+            "bob@example.com",
+            "carol@example.com",
+        ]
+        assert set(await box.statuses("example", "row.created")) == {"row:mail_1", "row:mail_2", "row:mail_3"}
+        polls = await box.runs("example", "pollEmail")
+        assert [run.output_state for run in polls] == ['{"cursor":"mail_2"}', '{"cursor":"mail_3"}']

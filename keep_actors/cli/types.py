@@ -1,0 +1,44 @@
+"""`keep types`: declarations that let an editor complete a script and `tsc` check it."""
+
+from pathlib import Path
+
+import click
+
+from keep_actors.cli.given import connector_options, connectors_from
+
+
+@click.command()
+@connector_options
+@click.option(
+    "--out",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="The file to write, keep.d.ts say. The standard output unless it is said.",
+)
+def types(specs: tuple[str, ...], discovered: bool, out: Path | None) -> None:
+    """Write TypeScript declarations for scripts.
+
+    They have `Keep`, events, results, what `ctx` offers phase by phase, and the methods of the connectors that are
+    named. A script stays JavaScript; beside keep.d.ts an editor completes it, and tsc checks it.
+
+    \b
+    keep types --connectors examples.connectors:demo --out keep.d.ts
+    npx tsc --noEmit --allowJs --checkJs --strict --target es2022 --module esnext \\
+        --lib es2023 keep.d.ts script.js
+
+    Exits with 0, and with 2 for a wrong use of this command.
+    """
+    from keep_actors.connectors import Catalog, ConnectorDefinitionError
+    from keep_actors.typescript import declarations
+
+    try:
+        text = declarations(Catalog(connectors_from(specs, discovered)))
+    except ConnectorDefinitionError as error:
+        raise click.UsageError(str(error)) from None
+    if out is None:
+        click.echo(text, nl=False)
+        return
+    try:
+        out.write_text(text, "utf-8")
+    except OSError as error:
+        raise click.UsageError(f"{out} cannot be written: {error.strerror}.") from None
+    click.echo(f"{out}: {len(text.splitlines())} lines", err=True)
