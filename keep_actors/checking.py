@@ -8,8 +8,8 @@ from keep_actors import deployment
 from keep_actors.connectors import Catalog, Connector
 from keep_actors.deployment import DeployRefused
 from keep_actors.kernel import WallTime
+from keep_actors.limits import limits_for
 from keep_actors.policy import Policy
-from keep_actors.runtime import limits_for
 from keep_actors.sandbox_pool import SandboxPool
 from keep_actors.sandbox_pool.pool import PoolMode
 from keep_sandbox.declaration import Inspection, Problem

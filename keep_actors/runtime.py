@@ -7,7 +7,6 @@ from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 
 import anyio
-from msgspec.structs import replace
 
 from keep_actors.connectors import Catalog, Connector
 from keep_actors.faults import Faults, no_faults
@@ -24,6 +23,7 @@ from keep_actors.kernel import (
     WallTime,
     WorkerThread,
 )
+from keep_actors.limits import limits_for
 from keep_actors.maintenance import Maintainer
 from keep_actors.messages import Message, Tick
 from keep_actors.notices import Sink, Sinks
@@ -42,7 +42,7 @@ from keep_actors.telemetry import Wanted, chosen
 from keep_actors.telemetry.news import tell
 from keep_actors.turnstile import Turnstile
 from keep_actors.workflow_actor import WorkflowActor, recovery
-from keep_sandbox.limits import DEFAULT_LIMITS, TRUSTED_LIMITS, Limits
+from keep_sandbox.limits import Limits
 from keep_storage import Store, reads
 from keep_storage.errors import Rejected
 from keep_storage.ids import Millis
@@ -53,9 +53,6 @@ log = logging.getLogger("keep_actors")
 
 _UNBOUNDED = 1 << 40
 """Inside the runtime a send is never refused: what can be waiting is bounded by the number of workflows."""
-
-_HOST_CALLS = 2_000
-"""A script may publish a thousand events one by one, each of them a call."""
 
 
 @asynccontextmanager
@@ -144,11 +141,6 @@ async def open(  # noqa: A001  # `keep_actors.open(...)` is how it is called
         runtime = Runtime(host, services, committed, restart or RestartPolicy(), grants, sinks)
         async with runtime.running(shutdown_grace_ms) as keep:
             yield keep
-
-
-def limits_for(mode: PoolMode) -> Limits:
-    """What an invocation may use, unless told otherwise."""
-    return replace(TRUSTED_LIMITS if mode == "thread" else DEFAULT_LIMITS, host_calls=_HOST_CALLS)
 
 
 class Services:

@@ -6,12 +6,10 @@ What a phase may use is asked of the gate, so that an editor offers what will be
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-import msgspec
-
+from keep_actors.catalog_types import CatalogTypes
 from keep_actors.connectors import Catalog, Method
 from keep_actors.gate import Ask, Stage, refusal
 from keep_actors.policy import Policy
-from keep_actors.schema_text import identifiers, type_of
 
 _CONTEXTS: Final[Mapping[Stage, tuple[str, str]]] = {
     Stage.PRODUCER: ("ProducerContext", "What a producer may use: it reads and publishes."),
@@ -198,7 +196,7 @@ assert set(_PARTS) == set(Ask), "every request has its part of a context"
 
 def declarations(catalog: Catalog, policy: Policy | None = None) -> str:
     """The text of `keep.d.ts` for these connectors."""
-    types = _Types(catalog)
+    types = CatalogTypes(catalog, "types.")
     policy = policy or Policy()
     parts = [
         _HEAD,
@@ -206,7 +204,7 @@ def declarations(catalog: Catalog, policy: Policy | None = None) -> str:
         _KEEP,
         *(_context(stage, policy) for stage in Stage),
         _FUNCTIONS,
-        types.namespace(),
+        _structs(types),
         _namespaces("Reads", "Methods that look.", _of(catalog, Ask.READ), types),
         _namespaces("ReadsById", "Methods that look at one thing by its id.", _of(catalog, Ask.READ_BY_ID), types),
         _namespaces("Mutations", "In `mutate`: the script ends with the call.", _of(catalog, Ask.MUTATION), types),
@@ -235,7 +233,7 @@ def _context(stage: Stage, policy: Policy) -> str:
     return f"  /** {says} */\n  type {name}{generic} = {' & '.join(parts)};"
 
 
-def _namespaces(name: str, says: str, methods: list[Method], types: "_Types") -> str:
+def _namespaces(name: str, says: str, methods: list[Method], types: CatalogTypes) -> str:
     by_connector: dict[str, list[Method]] = {}
     for method in methods:
         by_connector.setdefault(method.connector, []).append(method)
@@ -244,9 +242,23 @@ def _namespaces(name: str, says: str, methods: list[Method], types: "_Types") ->
         lines.append(f"    readonly {connector}: {{")
         for method in own:
             lines += _doc(method, "      ")
-            lines.append(f"      {method.name}({types.params(method, name)}): Promise<{types.result(method, name)}>;")
+            params = types.params(method, with_subkey=name == "ItemMutations")
+            # After a mutation in `mutate` there is no script any more.
+            result = "never" if name == "Mutations" else types.result(method)
+            lines.append(
+                f"      {method.name}(params{'' if types.is_needed(method) else '?'}: {params}): Promise<{result}>;"
+            )
         lines.append("    };")
     return "\n".join([*lines, "  }"])
+
+
+def _structs(types: CatalogTypes) -> str:
+    lines: list[str] = []
+    for name, said, description in types.structs():
+        if description:
+            lines.append(f"    /** {' '.join(description.split()).replace('*/', '* /')} */")
+        lines.append(f"    type {name} = {said};")
+    return "\n".join(["  namespace types {", *lines, "  }"]) if lines else ""
 
 
 def _doc(method: Method, indent: str) -> Iterator[str]:
@@ -255,49 +267,3 @@ def _doc(method: Method, indent: str) -> Iterator[str]:
         yield f"{indent}/** {said[0]} */"
     elif said:
         yield from (f"{indent}/**", *(f"{indent} * {line}".rstrip() for line in said), f"{indent} */")
-
-
-class _Types:
-    """The types of all parameters and results, each struct of the connectors once, by a name of its own."""
-
-    def __init__(self, catalog: Catalog) -> None:
-        methods = list(catalog.methods.values())
-        wanted = [each for method in methods for each in (method.signature.params_type, method.signature.result_type)]
-        schemas, components = msgspec.json.schema_components(wanted, ref_template="{name}")
-        self._schemas = {method.full_name: (schemas[2 * n], schemas[2 * n + 1]) for n, method in enumerate(methods)}
-        self._components = components
-        self._names = identifiers(components)
-
-    def namespace(self) -> str:
-        """What the connectors call things."""
-        params = {schema["$ref"] for schema, _ in self._schemas.values()}
-        own = [name for name in self._components if name not in params]
-        if not own:
-            return ""
-        lines = ["  namespace types {"]
-        for name in own:
-            schema = self._components[name]
-            if said := schema.get("description"):
-                lines.append(f"    /** {' '.join(str(said).split()).replace('*/', '* /')} */")
-            lines.append(f"    type {self._names[name]} = {type_of(schema, self._local)};")
-        return "\n".join([*lines, "  }"])
-
-    def params(self, method: Method, kind: str) -> str:
-        """The one object that a script passes."""
-        reference, _ = self._schemas[method.full_name]
-        schema = self._components[reference["$ref"]]
-        fields = dict(schema.get("properties", {}))
-        if kind == "ItemMutations":
-            fields["subkey"] = {"type": "string"}
-        optional = "" if schema.get("required") else "?"
-        return f"params{optional}: {type_of({**schema, 'properties': fields}, self._global)}"
-
-    def result(self, method: Method, kind: str) -> str:
-        """What a script gets; after a mutation in `mutate` there is no script any more."""
-        return "never" if kind == "Mutations" else type_of(self._schemas[method.full_name][1], self._global)
-
-    def _local(self, name: str) -> str:
-        return self._names[name]
-
-    def _global(self, name: str) -> str:
-        return f"types.{self._names[name]}"

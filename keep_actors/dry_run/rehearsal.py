@@ -37,11 +37,11 @@ from keep_actors.failures import Failure
 from keep_actors.gate import Stage
 from keep_actors.host import Doors, Script
 from keep_actors.kernel import VirtualTime, WallTime
+from keep_actors.limits import limits_for
 from keep_actors.outside import counted
 from keep_actors.permissions import Envelope, Grant
 from keep_actors.policy import Policy
 from keep_actors.record import Record, Writes
-from keep_actors.runtime import limits_for
 from keep_actors.sandbox_pool import SandboxPool
 from keep_actors.sandbox_pool.pool import PoolMode
 from keep_actors.turnstile import Turnstile

@@ -1,15 +1,16 @@
 """The messages for a chat model, from a task. Pure, and bounded whatever the evidence.
 
-The system message has the rules, generated from the gate that enforces them. The user message has the material: what
-a script, an event or a service had a hand in stands inside fences, a mark before each line, and is called data.
+The system message has the rules, with the contract that whoever writes a script is given too. The user message has
+the material: what a script, an event or a service had a hand in stands inside fences, a mark before each line, and is
+called data.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any, Final, Literal
 
 import msgspec
 
-from keep_actors.gate import Ask, Stage, refusal
+from keep_actors.contract import contract
 from keep_actors.maintenance.evidence import FENCE, fenced, last_lines, legible
 from keep_actors.maintenance.task import MethodInfo, RepairTask
 from keep_actors.policy import Policy
@@ -30,44 +31,6 @@ _NAMES_MAX: Final = 200
 _SCHEMA_CHARS_MAX: Final = 10_000
 _DESCRIPTION_CHARS_MAX: Final = 1_000
 
-_SHAPE: Final[Mapping[Stage, str]] = {
-    Stage.PRODUCER: (
-        "`producers: {name: async (ctx, state) => ...}`, or `{schedule, publishes, handler}`. "
-        "Runs by the clock. Returns its next state; nothing returned keeps the last one."
-    ),
-    Stage.PREPARE: (
-        "`async prepare(ctx, state)` of a consumer. Looks at pending events and chooses. Returns `{reservations: "
-        "[{topic, ids}], data, ui?: {title}, wakeAt?}`; `ids` are messageIds, `data` is JSON."
-    ),
-    Stage.MUTATE: (
-        "`async mutate(ctx, prepared)` of a consumer; `prepared` is what `prepare` returned. At most one mutation, as "
-        "the last thing it does: the script ends there and nothing after it runs, no `catch` and no `finally`."
-    ),
-    Stage.NEXT: (
-        "`async next(ctx, prepared, mutationResult)` of a consumer. mutationResult is `{status: 'applied', result}`, "
-        "`{status: 'skipped'}` or `{status: 'none'}`. Returns the consumer's next state."
-    ),
-    Stage.JOB: (
-        "`jobs: {name: async (ctx, state) => ...}`, or `{schedule, publishes, handler}`. Runs by the clock. "
-        "Returns its next state."
-    ),
-    Stage.ITEM: (
-        "`fn` in `await ctx.withItem(id, title, fn)` of a job. `ctx.item.isDone` says whether the item was finished "
-        "before. A mutation returns its result. Scopes do not nest."
-    ),
-}
-_CALLS: Final[Mapping[Ask, str]] = {
-    Ask.PEEK: "`ctx.peek(topic, {limit, after})`",
-    Ask.GET_BY_IDS: "`ctx.getByIds(topic, ids)`",
-    Ask.PUBLISH: "`ctx.publish(topic, {messageId, title, payload})`",
-    Ask.READ: "connector methods marked read",
-    Ask.READ_BY_ID: "connector methods marked read by id",
-    Ask.MUTATION: "connector methods marked mutation",
-    Ask.ITEM: "`ctx.withItem(id, title, fn)`",
-}
-assert set(_SHAPE) == set(Stage), "every stage is described"
-assert set(_CALLS) == set(Ask), "every request is described"
-
 _RULES: Final = """\
 You repair one JavaScript automation that failed with an error of its own. You are given its source, the error and the \
 evidence. Find the cause and mend it with the smallest change that does.
@@ -87,14 +50,6 @@ The host refuses a proposal that changes one of these:
 - only the connector methods listed in the user message may be used.
 
 Keep also every messageId, item id and `subkey` computed as before: they are how the host knows what was already done.
-
-# What a script is
-
-One ES module, `export default Keep.workflow({name, topics, producers, consumers, jobs})`; a consumer is \
-`Keep.consumer({subscribe, publishes, prepare, mutate, next})`. There are no imports, timers, network, `eval` or \
-shared top-level variables. The world is reached through `ctx` alone; a connector's method takes one object: \
-`await ctx.<connector>.<method>({...})`. Values are JSON: no Date, Map, class instance, NaN or BigInt. A script cannot \
-catch the error of a tool. What a part may not use ends the run:
 """
 
 _ANSWER: Final = """\
@@ -133,14 +88,7 @@ def messages_for(task: RepairTask) -> list[Message]:
 
 
 def _system(task: RepairTask) -> str:
-    policy = Policy(mutate_reads=task.mutate_reads)
-    stages = "".join(f"- {stage}: {_SHAPE[stage]} May use: {_allowed(stage, policy)}.\n" for stage in Stage)
-    return f"{_RULES}\n{stages}{_ANSWER}"
-
-
-def _allowed(stage: Stage, policy: Policy) -> str:
-    """Asked of the gate itself, so that the model is told what will be enforced."""
-    return ", ".join(_CALLS[ask] for ask in Ask if not refusal(stage, ask, "", policy)) or "nothing"
+    return f"{_RULES}\n{contract(Policy(mutate_reads=task.mutate_reads))}{_ANSWER}"
 
 
 def _material(task: RepairTask) -> Iterator[str]:

@@ -37,14 +37,14 @@ def tsc() -> str:
 
 
 def compiled(tsc: str, folder: Path, catalog: Catalog, *scripts: str) -> list[str]:
-    """What it says about these scripts, a line for each error."""
+    """What it says about these scripts, each error with its details."""
     (folder / "keep.d.ts").write_text(declarations(catalog), "utf-8")
     names = [f"script{number}.js" for number in range(len(scripts))]
     for name, script in zip(names, scripts, strict=True):
         (folder / name).write_text(script, "utf-8")
     command = [tsc, *STRICT, *USUAL, "--pretty", "false", "keep.d.ts", *names]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
-    errors = [line for line in done.stdout.splitlines() if re.match(r"\S+\(\d+,\d+\): error", line)]
+    errors = re.findall(r"^\S+\(\d+,\d+\): error.*(?:\n  .*)*", done.stdout, re.MULTILINE)
     assert bool(errors) == (done.returncode != 0), done.stdout + done.stderr
     return errors
 
@@ -119,7 +119,7 @@ WRONG = {
     "an unknown connector": (a_script(prepare="await ctx.slack.list();"), "slack"),
     "a parameter of another type": (a_script(prepare="await ctx.gmail.search({ query: 7 });"), "'number'"),
     "an unknown parameter": (a_script(prepare='await ctx.gmail.search({ q: "x" });'), "'q'"),
-    "a missing parameter": (a_script(mutate='await ctx.gmail.send({ to: "a" });'), "missing"),
+    "a missing parameter": (a_script(mutate='await ctx.gmail.send({ to: "a" });'), "subject"),
     "an undeclared topic": (a_script(producer='await ctx.publish("inn", { title: "T" });'), '"inn"'),
     "a topic it does not subscribe to": (a_script(prepare='await ctx.peek("out");'), '"out"'),
     "a topic it may not publish to": (a_script(next_='await ctx.publish("in", { title: "T" });'), '"in"'),
@@ -180,7 +180,7 @@ class Odd(Connector):
 
         On */ two lines.
         """
-        return [seed] if (pair, mode, more) else []
+        return [seed] * (len(pair) if more == mode else 1)
 
     @read
     async def nothing(self) -> None: ...

@@ -55,11 +55,12 @@ CASES = {
     "does not load": (
         [("export default Keep.workflow({", "export default Keep.workflow({{")],
         "At 1:31: SyntaxError: invalid property name (load-error); "
-        "the script must load by itself: `export default Keep.workflow({...})`.",
+        "it is not valid JavaScript here: look for a missing bracket, comma or quote just before this place.",
     ),
     "has a problem with a place": (
         [("if (!mail) return", "fetch(1); if (!mail) return")],
-        "At 21:9: `fetch` does not exist here (global-unknown); the world is reached through `ctx` alone.",
+        "At 21:9: `fetch` does not exist here (global-unknown); "
+        "there is no network: call a connector, `ctx.<connector>.<method>({...})`, in a producer or `prepare`.",
     ),
     "another name": (
         [('name: "mail to sheet"', 'name: "mail to \\n sheet"')],
@@ -103,7 +104,7 @@ CASES = {
         "consumers.file has no `mutate` any more; a repair keeps every phase.",
     ),
     "no next": (
-        [("async next(", "async nexts(")],
+        [("async next(", "async afterwards(")],
         "consumers.file has no `next` any more; a repair keeps every phase.",
     ),
     "another interval": (
@@ -171,7 +172,7 @@ def test_the_order_of_topics_and_of_handlers_means_nothing() -> None:
 
 
 def test_fewer_publishes_and_more_phases_are_allowed() -> None:
-    without_next = changed(("async next(", "async nexts("), source=SCRIPT)
+    without_next = changed(("async next(", "async afterwards("), source=SCRIPT)
     assert problems(REPAIRED, without_next) == []
     assert problems(changed(('publishes: ["row"]', 'publishes: ["row"].concat([])'))) == []
     everywhere = changed(('      publishes: ["row"],\n', ""), source=SCRIPT)

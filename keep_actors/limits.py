@@ -1,0 +1,16 @@
+"""What an invocation may use in a runtime, unless it is told otherwise."""
+
+from typing import Final
+
+from msgspec.structs import replace
+
+from keep_actors.sandbox_pool.pool import PoolMode
+from keep_sandbox.limits import DEFAULT_LIMITS, TRUSTED_LIMITS, Limits
+
+_HOST_CALLS: Final = 2_000
+"""A script may publish a thousand events one by one, each of them a call."""
+
+
+def limits_for(mode: PoolMode) -> Limits:
+    """Those of the sandbox, with room for what a run may publish."""
+    return replace(TRUSTED_LIMITS if mode == "thread" else DEFAULT_LIMITS, host_calls=_HOST_CALLS)
