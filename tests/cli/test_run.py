@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -352,8 +353,10 @@ def test_the_command_starts_without_a_runtime_and_without_a_database() -> None:
 def test_the_help_lists_every_command() -> None:
     done = subprocess.run([KEEP, "--help"], capture_output=True, text=True, check=False)
     assert done.returncode == 0
-    assert "\n  doctor  Check a database FILE" in done.stdout
-    assert "\n  run     Deploy scripts into a database and run what is in it." in done.stdout
+    listed = dict(re.findall(r"^  ([a-z-]+) +(.*)$", done.stdout.partition("Commands:")[2], re.MULTILINE))
+    assert listed["doctor"].startswith("Check a database FILE")
+    assert listed["run"] == "Deploy scripts into a database and run what is in it."
+    assert {"check", "dry-run", "prompt", "types"} <= set(listed)
 
 
 def test_every_public_name_is_there_when_it_is_asked_for() -> None:
