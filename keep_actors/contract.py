@@ -51,8 +51,8 @@ _SCRIPT: Final = """\
 # What a script is
 
 One ES module, `export default Keep.workflow({name, topics, producers, consumers, jobs})`; a consumer is \
-`Keep.consumer({subscribe, publishes, prepare, mutate, next})`. There are no imports, timers, network, `eval` or \
-shared top-level variables. The world is reached through `ctx` alone; a connector's method takes one object: \
+`Keep.consumer({subscribe, publishes, orderingKey, prepare, mutate, next})`. There are no imports, timers, network, \
+`eval` or shared top-level variables. The world is reached through `ctx` alone; a connector's method takes one object: \
 `await ctx.<connector>.<method>({...})`. Values are JSON: no Date, Map, class instance, NaN or BigInt. A script cannot \
 catch the error of a tool. What a part may not use ends the run:
 """

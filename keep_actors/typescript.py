@@ -144,6 +144,8 @@ _FUNCTIONS: Final = """\
     subscribe: readonly Topic[];
     /** The topics it may publish to; without it, all that are declared. */
     publishes?: readonly Published[];
+    /** Where in a payload the thing is whose events are dealt with in order: `"customer.id"`. */
+    orderingKey?: string;
     /** Looks, decides, and changes nothing. */
     prepare(ctx: PrepareContext<Topic>, state: any): Result | Promise<Result>;
     /** Changes one thing outside, or nothing. The call is the last thing it does. */

@@ -110,6 +110,12 @@ def test_the_command_checks_in_the_jail_and_colours_only_a_terminal() -> None:
     assert "\x1b" not in done.stdout
 
 
+def test_colours_can_be_refused() -> None:
+    arguments = [str(BROKEN[0]), *DEMO, "--sandbox", "thread"]
+    assert "\x1b[31m" in CliRunner().invoke(check, arguments, color=True, env={"NO_COLOR": ""}).stdout
+    assert "\x1b" not in CliRunner().invoke(check, arguments, color=True, env={"NO_COLOR": "1"}).stdout
+
+
 def shown(source: str, line: int, column: int) -> list[str]:
     problem = Problem(code=Code.LOAD_ERROR, message="m", hint="h", place=Place(line, column))
     text = re.sub(r"\x1b\[[0-9;]*m", "", as_text(Path("x.js"), source, problem))

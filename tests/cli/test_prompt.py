@@ -164,7 +164,7 @@ def test_everything_that_an_example_uses_is_in_the_prompt(name: str) -> None:
 
 WORDS = [
     *("name", "topics", "producers", "consumers", "jobs", "schedule", "interval", "cron", "publishes", "handler"),
-    *("subscribe", "prepare", "mutate", "next", "state", "prepared", "mutationResult"),
+    *("subscribe", "orderingKey", "prepare", "mutate", "next", "state", "prepared", "mutationResult"),
     *("reservations", "topic", "ids", "data", "ui", "title", "wakeAt"),
     *("messageId", "payload", "createdAt", "cursor", "limit", "after"),
     *("applied", "none", "skipped", "result", "isDone", "subkey", "console.log", "Date"),

@@ -138,6 +138,10 @@ WRONG = {
     "a bad interval": (a_script().replace('"5m"', '"5 minutes"'), "5 minutes"),
     "a subscription to nothing declared": (a_script().replace('subscribe: ["in"]', 'subscribe: ["gone"]'), "gone"),
     "a consumer without subscribe": (a_script().replace('subscribe: ["in"],', ""), "Consumer<string>"),
+    "an ordering key that is a function": (
+        a_script().replace('publishes: ["out"],', "orderingKey: (e) => e,"),
+        "string",
+    ),
     "no name": (a_script().replace('name: "w",', ""), "name"),
 }
 

@@ -3,6 +3,7 @@
 import ast
 import hashlib
 import json
+import random
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -12,8 +13,22 @@ import pytest
 
 from keep_actors import DeployRefused, Grant, Policy
 from keep_actors.connectors import Catalog
+from keep_actors.context import CannotGoOn, RunContext
 from keep_actors.dry_run import DryRunRefused, Report, compare, dry_run
-from keep_storage.model import FailureClass
+from keep_actors.dry_run.backlog import Backlog
+from keep_actors.gate import Stage
+from keep_actors.host import Doors, Script
+from keep_actors.kernel import VirtualTime
+from keep_actors.permissions import Envelope
+from keep_actors.record import Record, Writes
+from keep_actors.requests import Requests
+from keep_actors.sandbox_pool import SandboxPool
+from keep_actors.turnstile import Turnstile
+from keep_sandbox import Request
+from keep_sandbox.declaration import Declaration
+from keep_sandbox.outcomes import Kind
+from keep_storage.model import FailureClass, GrantPolicy, HandlerKind, Workflow, WorkflowStatus
+from keep_storage.model import Grant as StoredGrant
 from tests.runtime.fakes import Fake
 from tests.runtime.world import START, World, script, world
 from tests.sandbox.world import needs_jail
@@ -338,3 +353,40 @@ async def test_the_policy_is_asked_too(tmp_path: Path) -> None:
     [run] = report.new.runs
     assert run.failure is not None
     assert "1 are the most in one run" in run.failure.message
+
+
+@pytest.mark.parametrize("stage", Stage)
+@pytest.mark.parametrize("kind", [Kind.MUTATION, Kind.ITEM_OPEN, Kind.ITEM_CLOSE])
+async def test_no_request_reaches_a_mutation_even_if_a_worker_was_taken_over(stage: Stage, kind: Kind) -> None:
+    """A script cannot send these; a worker that obeys somebody else can. Every connector is real here."""
+    fake = Fake()
+    async with SandboxPool.open(mode="thread") as pool:
+        doors = Doors(
+            time=VirtualTime(START),
+            rng=random.Random(7),
+            pool=pool,
+            catalog=Catalog([fake]),
+            turnstile=Turnstile(1),
+            policy=Policy(),
+            policies={},
+        )
+        declaration = Declaration(name="w", topics=[], producers={}, consumers={}, jobs={})
+        context = RunContext(
+            host=doors,
+            workflow=Workflow("w", "w", "UTC", WorkflowStatus.ACTIVE, "", None, None, False, None, None, "v", 0, 0),
+            script=Script("v", "", declaration, []),
+            handler="h",
+            kind=HandlerKind.CONSUMER,
+            run_id="run",
+            envelope=Envelope([StoredGrant("w", 1, "fake.add", GrantPolicy.ALLOW, "{}", "", 0)]),
+            record=Record((), nothing_is_written, doors.time),
+            topics=Backlog({}),
+        )
+        name, params = ("fake.add", '{"text":"x"}') if kind is Kind.MUTATION else ("withItem", '{"id":"i","title":"I"}')
+        with pytest.raises(CannotGoOn):
+            await Requests(context).answer(stage, Request(id=1, kind=kind, name=name, params=params))
+    assert fake.calls == []
+
+
+async def nothing_is_written(operations: Writes) -> tuple[Any, ...]:
+    raise AssertionError(f"{operations} was written")
