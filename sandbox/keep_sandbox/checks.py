@@ -255,14 +255,19 @@ def _check_literal(
     Its shape: the fields that there are, the one that has to be there, and what to say and advise if it is not.
     """
     known, required, missing, advice = shape
-    keys = [(key_of(member), member) for member in literal.children if member.kind != "comment"]
+    keys = [(_plain_key(member), member) for member in literal.children if member.kind != "comment"]
     for key, member in keys:
-        if key is not None and key not in known and not key.startswith("["):
+        if key is not None and key not in known:
             message = f"the {what} has no field `{key[:80]}`"
             hint = f"{near(key, known, problems)}there are {', '.join(f'`{each}`' for each in known)}"
             problems.append(_problem(code, message, hint, member, handler))
     if required not in {key for key, _ in keys} and all(key is not None for key, _ in keys):
         problems.append(_problem(code, missing, advice, literal, handler))
+
+
+def _plain_key(member: Node) -> str | None:
+    key = key_of(member)
+    return None if key is None or key.startswith("[") else key
 
 
 def _code_after(call: Node) -> Node | None:

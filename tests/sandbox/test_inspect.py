@@ -246,6 +246,57 @@ def test_an_unknown_topic_is_found_wherever_it_is_named() -> None:
     assert found(inspect(source)) == [(Code.TOPIC_UNKNOWN, 2), (Code.TOPIC_UNKNOWN, 3), (Code.TOPIC_UNKNOWN, 4)]
 
 
+@pytest.mark.parametrize(
+    ("returned", "is_right"),
+    [
+        ("{ reservations: [] }", True),
+        ('{ "reservations": [], data: { anything: 1 }, ui: { title: "T" }, wakeAt: undefined }', True),
+        ("{ ...state }", True),
+        ("{ [state]: [] }", True),
+        ("{ /* nothing */ reservations: [] }", True),
+        ("state", True),
+        ("{}", False),
+        ("{ data: 1 }", False),
+        ("{ reservations: [], titel: 1 }", False),
+        ("{ ...state, wakeat: 1 }", False),
+    ],
+)
+def test_a_result_that_is_written_out_is_checked(returned: str, is_right: bool) -> None:
+    inside = "[1].map(() => { return { any: 1 }; });"
+    problems = found(inspect(consumer_script(prepare=f"{inside} const reservations = []; return {returned};")))
+    assert problems == ([] if is_right else [(Code.RESULT_INVALID, 3)])
+
+
+@pytest.mark.parametrize(
+    ("event", "is_right"),
+    [
+        ('{ title: "T" }', True),
+        ('{ messageId: "1", title: "T", payload: {} }', True),
+        ("{ ...state }", True),
+        ("state", True),
+        ("{}", False),
+        ('{ title: "T", data: 1 }', False),
+    ],
+)
+def test_an_event_that_is_written_out_is_checked(event: str, is_right: bool) -> None:
+    source = named(f"topics: ['t'], producers: {{ async p(ctx, state) {{ await ctx.publish('t', {event}) }} }}")
+    assert found(inspect(source)) == ([] if is_right else [(Code.EVENT_INVALID, 1)])
+
+
+@pytest.mark.parametrize(
+    ("field", "is_known"),
+    [("mutate() {}", True), ("mutation() {}", False), ("description: 1", True), ("publish: []", False)],
+)
+def test_a_field_that_looks_like_a_slip_of_the_pen_is_found(field: str, is_known: bool) -> None:
+    source = named(f"topics: ['t'], consumers: {{ c: {{ subscribe: ['t'], prepare() {{}}, {field} }} }}")
+    assert found(inspect(source)) == ([] if is_known else [(Code.FIELD_UNKNOWN, 1)])
+
+
+def test_the_place_of_an_error_in_a_text_is_that_of_the_script_that_reads_it() -> None:
+    source = named("jobs: { j() {} }") + ";\nconst settings =\n  JSON.parse('{ broken');"
+    assert found(inspect(source)) == [(Code.LOAD_ERROR, 3)]
+
+
 def test_the_host_decides_what_mutates() -> None:
     source = consumer_script(prepare="await ctx.crm.touch({}); await ctx.crm.sendPreview({});")
     assert found(inspect(source, {"crm.touch": "mutation", "crm.sendPreview": "read"})) == [
