@@ -83,13 +83,14 @@ def test_one_gives_the_row_or_nothing(database: Database) -> None:
 def test_a_statement_with_returning_says_whether_it_wrote(database: Database) -> None:
     tx = database.begin()
     insert(tx, "wf_1")
-    tx.run("declare_topic", {"workflow_id": "wf_1", "name": "mail", "consumer": None})
+    tx.run("declare_topic", {"workflow_id": "wf_1", "name": "mail", "consumer": None, "ordering": None})
     event = {
         "id": "evt_1",
         "topic_id": 1,
         "message_id": "m1",
         "title": "t",
         "payload": "{}",
+        "ordering_key": None,
         "created_by_run_id": None,
         "has_cause": False,
         "now": NOW,
