@@ -3,7 +3,7 @@
 The only module that knows the driver. One connection writes; readers have their own, read-only ones.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from typing import Any, Final, Self
 
@@ -30,6 +30,7 @@ _WAL_BYTES_KEPT: Final = 64 * 1024 * 1024
 _CHECKPOINT_PAGES: Final = 4_000
 """16 MiB of log between two checkpoints: each costs two more syncs."""
 _STATEMENTS_CACHED: Final = 256
+_BACKUP_PAGES: Final = 1_000
 
 _ADVICE: Final[Mapping[type[apsw.Error], tuple[type[StorageError], str]]] = {
     apsw.FullError: (StorageUnavailable, "the disk is full; make room and try again"),
@@ -232,10 +233,35 @@ def open_reader(path: str) -> _Connection:
         version, newest = schema_version(connection, path), len(statements.migrations())
         if version < newest:
             raise StorageUnavailable(
-                f"{path}: schema version {version}, and this library reads version {newest}. "
+                f"{path}: an empty database; no runtime has ever opened it."
+                if version == 0
+                else f"{path}: schema version {version}, and this library reads version {newest}. "
                 "Start a runtime on it once: that brings it up to date."
             )
         return _Connection(connection, path)
+
+
+def copy_to(source: str, target: str, told: Callable[[int, int], None]) -> None:
+    """Copy a file as it is at this moment, page by page, while its runtime goes on. `told` hears pages done and all.
+
+    `target` is an empty file. What becomes of it is one file, without a log beside it.
+    """
+    with (
+        _opening(source, flags=apsw.SQLITE_OPEN_READONLY) as here,
+        _opening(target, flags=apsw.SQLITE_OPEN_READWRITE) as there,
+    ):
+        schema_version(here, source)
+        # One moment for all pages: without a transaction of ours, every commit of the runtime would start it anew.
+        here.execute("BEGIN")
+        here.execute("SELECT COUNT(*) FROM sqlite_schema").fetchall()
+        with there.backup("main", here, "main") as copy:
+            while not copy.done:
+                copy.step(_BACKUP_PAGES)
+                told(copy.page_count - copy.remaining, copy.page_count)
+        here.execute("COMMIT")
+        there.pragma("journal_mode", "DELETE")
+        there.close()
+        here.close()
 
 
 def look_at(path: str) -> tuple[int, list[str]]:

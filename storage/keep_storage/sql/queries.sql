@@ -774,6 +774,54 @@ SELECT * FROM journal WHERE workflow_id = :workflow_id AND seq > :after ORDER BY
 -- What happened to one run.
 SELECT * FROM journal WHERE run_id = :run_id ORDER BY seq;
 
+-- name: journal_newest
+-- The end of the journal, newest first, before a cursor.
+SELECT * FROM journal WHERE seq < :before ORDER BY seq DESC LIMIT :limit;
+
+-- name: journal_newest_of_workflow
+-- The same for one workflow.
+SELECT * FROM journal WHERE workflow_id = :workflow_id AND seq < :before ORDER BY seq DESC LIMIT :limit;
+
+-- name: runs_between
+-- Ids of runs from one id to another: what begins with what a person typed.
+SELECT id FROM runs WHERE id >= :first AND id <= :last ORDER BY id LIMIT :limit;
+
+-- name: mutations_between
+-- The same for mutations.
+SELECT id FROM mutations WHERE id >= :first AND id <= :last ORDER BY id LIMIT :limit;
+
+-- name: approvals_between
+-- The same for approvals.
+SELECT id FROM approvals WHERE id >= :first AND id <= :last ORDER BY id LIMIT :limit;
+
+-- name: events_between
+-- The same for events.
+SELECT id FROM events WHERE id >= :first AND id <= :last ORDER BY id LIMIT :limit;
+
+-- name: workflows_between
+-- The same for workflows.
+SELECT id FROM workflows WHERE id >= :first AND id <= :last ORDER BY id LIMIT :limit;
+
+-- name: event_by_id
+-- One event, with its workflow and its topic.
+SELECT t.workflow_id, t.name, e.* FROM events e JOIN topics t ON t.id = e.topic_id WHERE e.id = :id;
+
+-- name: events_named
+-- Events of one message id, in any topic: each topic is asked for it, since no index has the id alone.
+SELECT t.workflow_id, t.name, e.* FROM topics t CROSS JOIN events e
+WHERE e.topic_id = t.id AND e.message_id = :message_id LIMIT :limit;
+
+-- name: pending_by_topic
+-- How many events are pending in each topic that has a reader, counted up to a limit: a long queue costs no more.
+SELECT t.workflow_id, t.name, (
+    SELECT COUNT(*) FROM (
+        SELECT 1 FROM events e WHERE e.topic_id = t.id AND e.status = 'pending' LIMIT :limit) AS few)
+FROM topics t WHERE t.consumer IS NOT NULL;
+
+-- name: unsettled_by_workflow
+-- How many calls of each workflow are not settled.
+SELECT workflow_id, COUNT(*) FROM mutations WHERE status NOT IN ('applied', 'failed') GROUP BY workflow_id;
+
 -- name: fence
 -- A write that succeeds after a commit that failed: what was left of that commit in the log is overwritten.
 UPDATE store SET fences = fences + 1 WHERE only_row = 1;

@@ -1,0 +1,59 @@
+"""A copy of a database while its runtime works: one moment of it, checked, complete or not there at all."""
+
+import os
+import secrets
+from collections.abc import Callable
+from pathlib import Path
+
+from keep_storage.doctor import Report, examine
+from keep_storage.errors import StorageCorrupt, StorageUnavailable
+from keep_storage.sqlite import copy_to
+
+
+def back_up(source: Path, target: Path, told: Callable[[int, int], None]) -> Report:
+    """Copy `source` to `target`, which must not exist, and examine the copy. `told` hears pages done and all pages.
+
+    Raises `StorageUnavailable` and its kin, and `StorageCorrupt` if the copy is not healthy; then there is no `target`.
+    """
+    if not source.is_file():
+        raise StorageUnavailable(f"{source}: there is no such file.")
+    if os.path.lexists(target):
+        raise StorageUnavailable(f"{target} exists already, and is not overwritten. Name another file.")
+    partial = target.with_name(f".{secrets.token_hex(8)}.partial")
+    try:
+        # Nobody may read in the copy who may not read in the file.
+        os.close(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, source.stat().st_mode & 0o777))
+        copy_to(str(source), str(partial), told)
+        report = examine(partial)
+        if not report.is_healthy:
+            problems = "; ".join(report.problems)
+            raise StorageCorrupt(f"{source}: its copy is not healthy, and was not kept: {problems}")
+        _sync(partial)
+        # A link, not a renaming: it refuses to replace what somebody has put there meanwhile.
+        os.link(partial, target)
+    except OSError as error:
+        raise StorageUnavailable(f"{target} cannot be written: {error.strerror}.") from error
+    finally:
+        partial.unlink(missing_ok=True)
+    _sync(target.parent)
+    return _named(report, target)
+
+
+def _named(report: Report, target: Path) -> Report:
+    """The report about the copy, under the name it has now."""
+    return Report(
+        str(target),
+        report.schema_version,
+        report.newest_schema_version,
+        report.size_bytes,
+        report.invariants_checked,
+        report.problems,
+    )
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
