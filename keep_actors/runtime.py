@@ -5,10 +5,13 @@ import os
 import random
 from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
 
 import anyio
 
 from keep_actors.connectors import Catalog, Connector
+from keep_actors.control.place import listen, place_of
+from keep_actors.control.server import Server
 from keep_actors.faults import Faults, no_faults
 from keep_actors.host import Host
 from keep_actors.keep import Keep
@@ -71,6 +74,7 @@ async def open(  # noqa: A001  # `keep_actors.open(...)` is how it is called
     runs_max: int = 64,
     restart: RestartPolicy | None = None,
     telemetry: Wanted = None,
+    control: bool | str | os.PathLike[str] = False,
     shutdown_grace_ms: Millis = 10_000,
     time: Time | None = None,
     rng: random.Random | None = None,
@@ -92,9 +96,11 @@ async def open(  # noqa: A001  # `keep_actors.open(...)` is how it is called
     wants to be told. `maintainer` repairs scripts; without one a person does. `notices` are told when something needs a
     person and when it is settled: async functions, and webhooks of `keep_actors.notices`. `sandbox` is `"jailed"` for
     every script that is not trusted. `telemetry` is one or several of `keep_actors.telemetry`, or `"auto"`:
-    OpenTelemetry if it is installed. `time`, `rng` and `faults` are for tests.
+    OpenTelemetry if it is installed. With `control` the command line can talk to it, over a socket beside the file
+    (`FILE-control`) or at the path that is given, for this user and root only. `time`, `rng` and `faults` are for tests.
 
-    Raises what `Store.open` raises (`StorageOwned` when another runtime has the file), and `SandboxUnavailable`.
+    Raises what `Store.open` raises (`StorageOwned` when another runtime has the file), `SandboxUnavailable`, and
+    `ControlUnavailable`.
     """
     catalog, telemetry, sinks = Catalog(connectors), chosen(telemetry), chosen_sinks(notices)
     now = time or WallTime()
@@ -138,9 +144,23 @@ async def open(  # noqa: A001  # `keep_actors.open(...)` is how it is called
             telemetry=telemetry,
             faults=faults,
         )
-        runtime = Runtime(host, services, committed, restart or RestartPolicy(), grants, sinks)
+        server = _server(path, control, stack)
+        runtime = Runtime(host, services, committed, restart or RestartPolicy(), grants, sinks, server)
         async with runtime.running(shutdown_grace_ms) as keep:
             yield keep
+
+
+def _server(
+    path: str | os.PathLike[str], control: bool | str | os.PathLike[str], stack: AsyncExitStack
+) -> Server | None:
+    """The control socket. Made when the file is ours: what lies at its place is a dead runtime's."""
+    if control is False:
+        return None
+    if control is True and os.fspath(path) == ":memory:":
+        raise ValueError("a database in memory has no place for a control socket; say where: control=PATH")
+    listening = listen(place_of(Path(path)) if control is True else Path(control).absolute())
+    stack.callback(listening.close)
+    return Server(listening)
 
 
 class Services:
@@ -166,9 +186,11 @@ class Runtime:
         restart: RestartPolicy,
         grants: Accepted,
         sinks: tuple[Sink, ...] = (),
+        server: Server | None = None,
     ) -> None:
         self._grants = grants
         self._sinks = sinks
+        self._server = server
         self._notices: ActorRef[notices_actor.Message] | None = None
         self._host = host
         self._services = services
@@ -193,7 +215,10 @@ class Runtime:
                     )
                     await tasks.start(self._workflows.run)
                     tasks.start_soon(self._clock.run)
-                    yield Keep(self._host, self._directory, self._clock, self._committed, self._grants)
+                    keep = Keep(self._host, self._directory, self._clock, self._committed, self._grants)
+                    if self._server is not None:
+                        await tasks.start(self._server.run, keep)
+                    yield keep
                 except Exception as error:
                     # The caller's own, or why it cannot start: it leaves this block as it came, not in a group of ours.
                     failure = error

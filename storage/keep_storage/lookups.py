@@ -57,7 +57,7 @@ def pending(q: Queries, *, most: int) -> dict[str, dict[str, int]]:
 
 def unsettled(q: Queries) -> dict[str, int]:
     """How many calls are not settled, by workflow; those that have none are left out."""
-    return {workflow_id: count for workflow_id, count in q.all("unsettled_by_workflow", {})}
+    return {str(workflow_id): int(count) for workflow_id, count in q.all("unsettled_by_workflow", {})}
 
 
 def under_way(q: Queries) -> list[Run]:

@@ -1,0 +1,160 @@
+"""Where the control socket is, and who may use it: the user that runs the runtime, and root.
+
+It is there only once it is ready and nobody else may connect; whoever finds it finds a runtime, or a dead one's.
+"""
+
+import errno
+import os
+import secrets
+import socket
+import stat
+import struct
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Final
+
+_ADDRESS_BYTES_MAX: Final = 100
+"""What fits into the address of a Unix socket everywhere (Linux takes 107 bytes, others 103)."""
+_BACKLOG: Final = 64
+_DESCRIPTORS: Final = Path("/proc/self/fd")
+_NOBODY_THERE: Final = frozenset({errno.ENOENT, errno.ECONNREFUSED, errno.ENOTSOCK, errno.ENOTDIR})
+
+
+class ControlUnavailable(Exception):
+    """There can be no control socket at this place. The text says why and what to do."""
+
+
+class NobodyThere(Exception):
+    """No runtime listens at this place."""
+
+
+def place_of(database: Path) -> Path:
+    """Beside the database file, whatever link it was named by."""
+    return Path(f"{database.resolve()}-control")
+
+
+class Listening:
+    """A socket that listens at a place. `close` takes it away, unless another one has taken the place."""
+
+    def __init__(self, listener: socket.socket, place: Path) -> None:
+        self.socket = listener
+        self.place = place
+        self._file = _identity(place)
+
+    def close(self) -> None:
+        self.socket.close()
+        with suppress(FileNotFoundError):
+            if _identity(self.place) == self._file:
+                self.place.unlink()
+
+
+def listen(place: Path) -> Listening:
+    """Listen at a place. What a dead runtime left there is replaced; a living one, or a file, is not."""
+    _refuse_to_replace(place)
+    # Under a name that nobody knows, until it is ready: bound, closed to others, and only then listening.
+    hidden = place.with_name(f".{secrets.token_hex(6)}.sock")
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        with _reachable(hidden) as address:
+            listener.bind(address)
+        hidden.chmod(0o600)
+        listener.listen(_BACKLOG)
+        listener.setblocking(False)
+        hidden.rename(place)
+    except OSError as error:
+        listener.close()
+        with suppress(OSError):
+            hidden.unlink()
+        raise ControlUnavailable(
+            f"A control socket cannot be made at {place}: {error.strerror or error}. Name another place, in a folder "
+            "of a local disk, or do without."
+        ) from error
+    return Listening(listener, place)
+
+
+def connect(place: Path, trusted_uid: int, timeout_s: float) -> socket.socket:
+    """A connection to the runtime at a place. Raises `NobodyThere`, or `PermissionError` if it is not ours to talk to.
+
+    Who listens must be this user, root, or `trusted_uid`, the owner of the database: it is told scripts and verdicts.
+    """
+    connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        connection.settimeout(timeout_s)
+        with _connectable(place) as address:
+            connection.connect(address)
+    except OSError as error:
+        connection.close()
+        if error.errno in _NOBODY_THERE:
+            raise NobodyThere(f"Nobody listens at {place}.") from error
+        raise
+    listening = peer_uid(connection)
+    if listening is not None and listening not in (os.geteuid(), 0, trusted_uid):
+        connection.close()
+        raise PermissionError(errno.EPERM, f"user {listening} listens there, who does not own the database")
+    return connection
+
+
+def peer_uid(connection: socket.socket) -> int | None:
+    """The user at the other end, as the system knows it; None where it does not say."""
+    if not hasattr(socket, "SO_PEERCRED"):
+        return None
+    credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
+    _, uid, _ = struct.unpack("3i", credentials)
+    return int(uid)
+
+
+def _refuse_to_replace(place: Path) -> None:
+    try:
+        found = place.lstat()
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise ControlUnavailable(f"A control socket cannot be made at {place}: {error.strerror}.") from error
+    if not stat.S_ISSOCK(found.st_mode):
+        raise ControlUnavailable(f"{place} is a file and no socket; it was left as it is. Move it, or name another.")
+    try:
+        connect(place, os.geteuid(), timeout_s=1).close()
+    except NobodyThere:
+        return
+    except OSError as error:
+        raise ControlUnavailable(
+            f"{place} is somebody else's socket ({error.strerror}). Name another place."
+        ) from error
+    raise ControlUnavailable(f"Another runtime listens at {place}. Name another place.")
+
+
+@contextmanager
+def _reachable(path: Path) -> Iterator[str]:
+    """An address for a socket that is to be made: the path itself, or a short way through its folder."""
+    if len(os.fsencode(path)) <= _ADDRESS_BYTES_MAX:
+        yield str(path)
+        return
+    with _descriptor(path.parent) as folder:
+        yield str(folder / path.name)
+
+
+@contextmanager
+def _connectable(path: Path) -> Iterator[str]:
+    """An address for a socket that is there, however long its path."""
+    if len(os.fsencode(path)) <= _ADDRESS_BYTES_MAX:
+        yield str(path)
+        return
+    with _descriptor(path) as itself:
+        yield str(itself)
+
+
+@contextmanager
+def _descriptor(target: Path) -> Iterator[Path]:
+    if not _DESCRIPTORS.is_dir():
+        raise OSError(errno.ENAMETOOLONG, f"its path has more than {_ADDRESS_BYTES_MAX} bytes")
+    descriptor = os.open(target, os.O_PATH | os.O_CLOEXEC)
+    try:
+        yield _DESCRIPTORS / str(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _identity(path: Path) -> tuple[int, int]:
+    found = path.lstat()
+    return found.st_dev, found.st_ino
