@@ -1,4 +1,4 @@
-"""The command `keep`. Exit codes: 0 all is well, 1 something is wrong with what was asked about, 2 wrong usage.
+"""The command `keep`. Its exit codes are in `exits.py`.
 
 A command imports what it needs when it is called: `keep --version` loads no runtime and no database.
 """
@@ -14,13 +14,38 @@ if TYPE_CHECKING:
     from keep_storage.doctor import Report
 
 _ELSEWHERE = {
+    "approve": "keep_actors.cli.answers",
+    "archive": "keep_actors.cli.workflows",
+    "attention": "keep_actors.cli.attention",
+    "backup": "keep_actors.cli.backup",
     "check": "keep_actors.cli.check",
+    "clear-error": "keep_actors.cli.workflows",
+    "deploy": "keep_actors.cli.scripts",
     "dry-run": "keep_actors.cli.dry_run",
+    "explain": "keep_actors.cli.explain",
+    "grant": "keep_actors.cli.workflows",
+    "inputs": "keep_actors.cli.history",
+    "log": "keep_actors.cli.history",
+    "outputs": "keep_actors.cli.history",
+    "pause": "keep_actors.cli.workflows",
     "prompt": "keep_actors.cli.prompt",
+    "publish": "keep_actors.cli.workflows",
+    "reject": "keep_actors.cli.answers",
+    "repair": "keep_actors.cli.scripts",
+    "reprocess-item": "keep_actors.cli.workflows",
+    "resolve": "keep_actors.cli.answers",
+    "resume": "keep_actors.cli.workflows",
+    "revoke": "keep_actors.cli.workflows",
+    "rollback": "keep_actors.cli.scripts",
     "run": "keep_actors.cli.run",
+    "run-now": "keep_actors.cli.workflows",
+    "runs": "keep_actors.cli.history",
+    "skip-event": "keep_actors.cli.workflows",
+    "skip-item": "keep_actors.cli.workflows",
+    "status": "keep_actors.cli.status",
     "types": "keep_actors.cli.types",
 }
-"""Commands that live in a module of their own, each under its own name."""
+"""Commands that live in modules of their own, each under its own name, with _ for -."""
 
 
 class _Commands(click.Group):
@@ -39,16 +64,31 @@ class _Commands(click.Group):
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="keep-actors", prog_name="keep")
 def main() -> None:
-    """Runs automations that never lose, repeat or guess a side effect."""
+    """Runs automations that never lose, repeat or guess a side effect.
+
+    \b
+    keep run FILE.js --db keep.db --connectors MODULE:NAME --accept
+    keep status --db keep.db
+    keep attention --db keep.db
+
+    The database can also be named by the environment: export KEEP_DB=keep.db
+
+    \b
+    Exit codes: 0 done, 1 refused or something is wrong, 2 wrong usage, 3 no runtime
+    can be talked to, 4 something waits for a person (attention), 5 nobody knows.
+    """
 
 
 @main.command()
-@click.argument("file", type=click.Path(path_type=Path))
+@click.argument("file", type=click.Path(path_type=Path), envvar="KEEP_DB")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object instead of text.")
 def doctor(file: Path, as_json: bool) -> None:
     """Check a database FILE: schema version, integrity, invariants.
 
     Looks and changes nothing; a runtime may be at work on the file. Exits with 1 when anything is wrong.
+
+    \b
+    keep doctor keep.db
     """
     if sys.stderr.isatty():
         click.echo(f"Checking {file} …", err=True)

@@ -5,16 +5,18 @@ import signal
 import sys
 from collections.abc import Callable
 from contextlib import aclosing
-from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final, Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 import anyio
 import click
-import msgspec
 
 import keep_actors
+from keep_actors.cli import journal
+from keep_actors.cli.options import db_option, json_option
+from keep_actors.cli.terminal import plain
 from keep_actors.connectors import Connector, ConnectorDefinitionError, ConnectorLoadError, discover, load
+from keep_actors.control.place import ControlUnavailable
 from keep_actors.deployment import DeployRefused
 from keep_actors.keep import Keep
 from keep_actors.kernel import ActorError
@@ -24,10 +26,17 @@ from keep_actors.sandbox_pool.pool import PoolMode
 from keep_sandbox import EngineUnsuitable, JailUnavailable
 from keep_storage import Store, reads
 from keep_storage.errors import Rejected, StorageError
-from keep_storage.ids import Millis
 from keep_storage.model import JournalEntry, WorkflowStatus
 
-_REFUSALS: Final = (DeployRefused, Rejected, StorageError, SandboxUnavailable, JailUnavailable, EngineUnsuitable)
+_REFUSALS: Final = (
+    DeployRefused,
+    Rejected,
+    StorageError,
+    SandboxUnavailable,
+    JailUnavailable,
+    EngineUnsuitable,
+    ControlUnavailable,
+)
 """What is no bug: its text says what is wrong and what to do."""
 
 _PAGE: Final = 1_000
@@ -42,7 +51,7 @@ class _Ended(Exception):
 
 @click.command()
 @click.argument("files", nargs=-1, type=click.Path(exists=True, dir_okay=False, path_type=Path), metavar="[FILE.js]...")
-@click.option("--db", type=click.Path(dir_okay=False, path_type=Path), required=True, help="The database file.")
+@db_option
 @click.option(
     "--connectors",
     "specs",
@@ -57,13 +66,19 @@ class _Ended(Exception):
 )
 @click.option("--timezone", help="The time zone of cron schedules. UTC unless it is said.")
 @click.option("--once", is_flag=True, help="End when nothing is left to do now.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object per line instead of text.")
+@json_option
 @click.option(
     "--sandbox",
     type=click.Choice(["jailed", "weak", "thread"]),
     default="jailed",
     show_default=True,
     help="Only `jailed` is for scripts that are not trusted.",
+)
+@click.option(
+    "--control/--no-control",
+    default=True,
+    show_default=True,
+    help="Listen beside the database for the other commands, from this user and root.",
 )
 def run(
     files: tuple[Path, ...],
@@ -76,6 +91,7 @@ def run(
     once: bool,
     as_json: bool,
     sandbox: PoolMode,
+    control: bool,
 ) -> None:
     """Deploy scripts into a database and run what is in it.
 
@@ -103,17 +119,17 @@ def run(
     sys.path.insert(0, "")
     # The journal that is shown here has it all.
     logging.getLogger("keep_actors.news").setLevel(logging.CRITICAL)
-    show = _as_json if as_json else _as_text
+    show = journal.as_json if as_json else journal.as_text
     try:
         connectors = [each for spec in specs for each in load(spec)] + (discover() if discovered else [])
         grants: Grants = "declared" if accept else granted
-        waiting = anyio.run(_run, scripts, db, connectors, grants, timezone, once, show, sandbox)
+        waiting = anyio.run(_run, scripts, db, connectors, grants, timezone, once, show, sandbox, control)
     except (ConnectorLoadError, ConnectorDefinitionError) as error:
         raise click.UsageError(str(error)) from None
     except (_Ended, *_REFUSALS) as error:
-        raise click.ClickException("\n".join(map(_plain, str(error).splitlines()))) from None
+        raise click.ClickException("\n".join(map(plain, str(error).splitlines()))) from None
     for words in waiting:
-        click.echo(_plain(words), err=True)
+        click.echo(plain(words), err=True)
     sys.exit(1 if waiting else 0)
 
 
@@ -135,9 +151,10 @@ async def _run(
     once: bool,
     show: Callable[[JournalEntry], str],
     sandbox: PoolMode,
+    control: bool,
 ) -> list[str]:
     """Run until told to end. Returns what waits for a person, if this was to be done `once`."""
-    journal = _Journal(db, show)
+    shown = _Journal(db, show)
     waiting: list[str] = []
     failure: Exception | None = None
     work = anyio.CancelScope()
@@ -145,8 +162,8 @@ async def _run(
     async with anyio.create_task_group() as tasks:
         await tasks.start(_listen, work)
         try:
-            async with keep_actors.open(db, connectors=connectors, sandbox=sandbox) as keep:
-                tasks.start_soon(journal.follow, keep, work)
+            async with keep_actors.open(db, connectors=connectors, sandbox=sandbox, control=control) as keep:
+                tasks.start_soon(shown.follow, keep, work)
                 with work:
                     await _deploy(keep, scripts, grants, timezone)
                     await _say_what_runs(keep, db)
@@ -156,9 +173,9 @@ async def _run(
             # Not from inside the task group: people are not shown groups of exceptions.
             failure = error
         tasks.cancel_scope.cancel()
-    failure = failure or journal.broken
+    failure = failure or shown.broken
     if not isinstance(failure, StorageError | BrokenPipeError):
-        journal.show_rest()
+        shown.show_rest()
     if failure is not None:
         raise failure
     return waiting
@@ -184,7 +201,7 @@ async def _deploy(keep: Keep, scripts: list[tuple[Path, str]], grants: Grants, t
             raise _Ended(f"{file}: {error}\nAccept them all with --accept, or one by one with --grant NAME.") from None
         except (DeployRefused, Rejected) as error:
             raise _Ended(f"{file}: {error}") from None
-        click.echo(_plain(f"{file}: {deployed.name} {deployed.version} ({deployed.workflow_id})"), err=True)
+        click.echo(plain(f"{file}: {deployed.name} {deployed.version} ({deployed.workflow_id})"), err=True)
 
 
 async def _say_what_runs(keep: Keep, db: Path) -> None:
@@ -192,7 +209,7 @@ async def _say_what_runs(keep: Keep, db: Path) -> None:
     if not workflows:
         raise click.UsageError(f"No workflow is in {db} yet. Name a script to deploy: keep run FILE.js --db {db}")
     names = [each.name for each in workflows if each.status is WorkflowStatus.ACTIVE]
-    click.echo(_plain(f"Running {', '.join(names) or 'nothing: no workflow is active'}. Ctrl-C ends it."), err=True)
+    click.echo(plain(f"Running {', '.join(names) or 'nothing: no workflow is active'}. Ctrl-C ends it."), err=True)
 
 
 async def _waiting(keep: Keep) -> list[str]:
@@ -243,31 +260,3 @@ class _Journal:
     def _echo(self, entry: JournalEntry) -> None:
         click.echo(self._show(entry))
         self._seen = entry.seq
-
-
-def _as_text(entry: JournalEntry) -> str:
-    changed = msgspec.json.decode(entry.changed)
-    words = ", ".join(f"{name} {_word(name, value)}" for name, value in changed.items() if value not in (None, ""))
-    why = f": {entry.why}" if entry.why else ""
-    whom = entry.run_id or entry.workflow_id or ""
-    return _plain(f"{_clock(entry.at)} {entry.seq:>6}  {entry.operation:<26} {whom:<32} {words}{why}")
-
-
-def _plain(text: str) -> str:
-    """One line, and nothing that a terminal would obey: what a script threw is in it."""
-    return "".join(each if each.isprintable() else " " for each in text)
-
-
-def _word(name: str, value: Any) -> str:
-    if isinstance(value, list):
-        return " → ".join(str(each) if each != "" else "none" for each in value)
-    return _clock(value) if name in ("due", "wake_at") else str(value)
-
-
-def _clock(at: Millis) -> str:
-    return datetime.fromtimestamp(at / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
-def _as_json(entry: JournalEntry) -> str:
-    fields = msgspec.structs.asdict(entry) | {"changed": msgspec.Raw(entry.changed.encode())}
-    return msgspec.json.encode(fields).decode()

@@ -19,10 +19,10 @@ if TYPE_CHECKING:
         StorageTooNew,
         StorageUnavailable,
     )
-    from keep_storage.ids import Ids, Millis
+    from keep_storage.ids import Ids, Millis, wall_clock
     from keep_storage.manager import ExecutionModelManager
     from keep_storage.operations import Operation, Together
-    from keep_storage.store import Store, wall_clock
+    from keep_storage.store import Store
 
 __all__ = [
     "ExecutionModelManager",
@@ -61,7 +61,7 @@ _HOME = {
     "StorageUnavailable": "errors",
     "Store": "store",
     "Together": "operations",
-    "wall_clock": "store",
+    "wall_clock": "ids",
 }
 _MODULES = ("operations", "reads")
 assert {*_HOME, *_MODULES} == set(__all__), "every public name has its home"

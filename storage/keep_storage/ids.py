@@ -2,6 +2,7 @@
 
 import random
 import threading
+import time
 from collections.abc import Callable
 from typing import Literal
 
@@ -9,6 +10,12 @@ Millis = int
 """A point in time, or a span of it, in whole milliseconds (since the Unix epoch, for a point)."""
 
 Clock = Callable[[], Millis]
+
+
+def wall_clock() -> Millis:
+    """The time of this machine."""
+    return time.time_ns() // 1_000_000
+
 
 Kind = Literal["wf", "ver", "ses", "run", "evt", "mut", "apr", "ntc"]
 

@@ -6,7 +6,6 @@ or raises is undone alone. What `commit` returns is durable.
 
 import logging
 import os
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
@@ -14,18 +13,13 @@ from typing import Any, Self
 
 from keep_storage import invariants, manager
 from keep_storage.errors import Reason, Rejected, StorageError
-from keep_storage.ids import Clock, Millis
+from keep_storage.ids import Clock, Millis, wall_clock
 from keep_storage.operations import Done, Operation, Outcome, Refused
 from keep_storage.ownership import Ownership
 from keep_storage.sqlite import SqliteDatabase
 from keep_storage.transaction import Database, Queries, Reader, Transaction
 
 log = logging.getLogger("keep_storage")
-
-
-def wall_clock() -> Millis:
-    """The time of this machine."""
-    return time.time_ns() // 1_000_000
 
 
 class Store:

@@ -218,7 +218,7 @@ def test_once_exits_with_1_when_a_script_failed_and_says_what_and_where(shell: S
     done = shell.run("bad.js", "--once")
     assert done.returncode == 1
     assert "shipping: failed:logic" in done.stderr
-    assert "Error:  [2Jno (script 9:" in done.stderr
+    assert "Error: \\x1b[2Jno (script 9:" in done.stderr
     assert "Deploy a repaired script." in done.stderr
     assert "\x1b" not in done.stdout + done.stderr, "a script does not write to a person's terminal"
     assert "Traceback" not in done.stderr

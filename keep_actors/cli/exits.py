@@ -1,0 +1,38 @@
+"""How a command ends: one table for all of them. `docs/cli.md` shows it; a test compares."""
+
+from collections.abc import Mapping
+from enum import IntEnum
+from typing import Final
+
+import click
+
+
+class Exit(IntEnum):
+    OK = 0
+    WRONG = 1
+    USAGE = 2
+    NO_RUNTIME = 3
+    WAITING = 4
+    UNKNOWN = 5
+
+
+MEANING: Final[Mapping[Exit, str]] = {
+    Exit.OK: "it was done, or there is what was asked for",
+    Exit.WRONG: "it was refused and nothing changed, or something is wrong with what was asked about",
+    Exit.USAGE: "wrong usage: an option, an argument, a file to read that is not there",
+    Exit.NO_RUNTIME: "it needs a running runtime, and none can be talked to; nothing changed",
+    Exit.WAITING: "`keep attention` found something that waits for a person",
+    Exit.UNKNOWN: "the runtime went away before it answered: what was asked may be done. Look before asking again",
+}
+
+assert set(MEANING) == set(Exit), "every code has its meaning"
+
+
+class Stopped(click.ClickException):
+    """A command cannot go on. The text is for people, and says what to do."""
+
+    def __init__(self, code: Exit, words: str) -> None:
+        from keep_actors.cli.terminal import plain_lines
+
+        super().__init__(plain_lines(words))
+        self.exit_code = int(code)  # type: ignore[misc]  # click reads it from the instance

@@ -1,0 +1,193 @@
+"""`keep status`: every workflow with its state, what is due and what waits for a person; or one of them in detail."""
+
+from pathlib import Path
+from typing import Final
+
+import click
+import msgspec
+
+from keep_actors.cli.looking import Look, looking
+from keep_actors.cli.options import looks, workflow_argument
+from keep_actors.cli.terminal import age, fields, json_line, plain, remark, show, style, table, when
+from keep_actors.views import Attention, attention_of
+from keep_storage import lookups, reads
+from keep_storage.ids import Millis
+from keep_storage.model import Grant, Handler, Run, Workflow, WorkflowStatus
+
+COUNTED_MAX: Final = 1_000
+"""Waiting events are not counted any further."""
+_RUNS_SHOWN: Final = 5
+
+_COLOURS: Final = {"active": "green", "needs a person": "red", "paused": "yellow", "running": "green"}
+
+
+class Line(msgspec.Struct, frozen=True):
+    """A workflow in the list."""
+
+    id: str
+    name: str
+    status: WorkflowStatus
+    is_running: bool
+    """A run of it is active: at work, or left behind by a process that died."""
+    needs_a_person: bool
+    error: str
+    maintenance: bool
+    due_at: Millis | None
+    """When it may have something to do; 0 is at once."""
+    pending: int
+    """Events that wait, counted up to a limit for each topic."""
+    pending_is_cut: bool
+    unsettled: int
+    """Calls whose outcome is not known, or that were not sent yet."""
+
+
+class Detail(msgspec.Struct, frozen=True):
+    """One workflow, and everything about it that is quick to find."""
+
+    workflow: Line
+    version: str | None
+    timezone: str
+    handlers: list[Handler]
+    pending: dict[str, int]
+    grants: list[Grant]
+    attention: list[Attention]
+    runs: list[Run]
+
+
+@click.command()
+@workflow_argument(required=False)
+@click.option("--all", "everything", is_flag=True, help="Archived ones too.")
+@looks
+def status(workflow: str | None, everything: bool, db: Path, as_json: bool) -> None:
+    """Show the workflows of a database, or one WORKFLOW in detail.
+
+    Reads the file, whether a runtime is running or not, and says which.
+
+    \b
+    keep status --db keep.db
+    keep status "mail to sheets" --db keep.db
+    keep status --db keep.db --json | jq 'select(.needs_a_person).name'
+    """
+    with looking(db) as look:
+        if workflow is None:
+            _list(look, everything, as_json)
+        else:
+            found = look.workflow(workflow)
+            [line] = [each for each in lines(look) if each.id == found.id]
+            _detail(look, found, line, as_json)
+
+
+def lines(look: Look) -> list[Line]:
+    """All workflows, oldest first. What it costs does not depend on how much they have done."""
+    due = {each.workflow_id: each.at for each in reads.agenda(look.q)}
+    waiting = {each.id for each in reads.workflows_needing_attention(look.q)}
+    pending, unsettled = lookups.pending(look.q, most=COUNTED_MAX), lookups.unsettled(look.q)
+    running = {each.workflow_id for each in lookups.under_way(look.q)}
+    return [
+        Line(
+            id=each.id,
+            name=each.name,
+            status=each.status,
+            is_running=each.id in running,
+            needs_a_person=each.id in waiting,
+            error=each.error,
+            maintenance=each.maintenance,
+            due_at=due.get(each.id),
+            pending=sum(pending.get(each.id, {}).values()),
+            pending_is_cut=COUNTED_MAX in pending.get(each.id, {}).values(),
+            unsettled=unsettled.get(each.id, 0),
+        )
+        for each in reads.workflows(look.q)
+    ]
+
+
+def _list(look: Look, everything: bool, as_json: bool) -> None:
+    found = [each for each in lines(look) if everything or each.status is not WorkflowStatus.ARCHIVED]
+    remark(f"Runtime: {look.runtime}.")
+    if as_json:
+        for each in found:
+            show(json_line(each))
+        return
+    if not found:
+        show("There is no workflow yet. Deploy one: keep run FILE.js --db FILE")
+        return
+    headings = ("WORKFLOW", "STATE", "DUE", "PENDING", "UNSETTLED", "WAITS FOR A PERSON")
+    table(headings, [_row(each, look.now) for each in found])
+    waiting = sum(each.needs_a_person for each in found)
+    if waiting:
+        show(style(f"{waiting} need a person: keep attention --db {plain(str(look.db))}", "red"))
+
+
+def _row(line: Line, now: Millis) -> tuple[str, ...]:
+    why = line.error or ("its script failed" if line.maintenance else "a call waits for approval")
+    return (
+        line.name,
+        _state(line),
+        _due(line, now),
+        f"{line.pending:,}{'+' if line.pending_is_cut else ''}",
+        str(line.unsettled),
+        plain(why, 80) if line.needs_a_person else "",
+    )
+
+
+def _state(line: Line) -> str:
+    if line.needs_a_person and line.status is WorkflowStatus.ACTIVE:
+        return "needs a person"
+    return "running" if line.is_running else str(line.status)
+
+
+def _due(line: Line, now: Millis) -> str:
+    if line.due_at is None:
+        return "-"
+    return "now" if line.due_at <= now else age(line.due_at, now)
+
+
+def _detail(look: Look, workflow: Workflow, line: Line, as_json: bool) -> None:
+    version = reads.version(look.q, workflow.active_version_id) if workflow.active_version_id else None
+    detail = Detail(
+        workflow=line,
+        version=f"{version.major}.{version.minor}" if version else None,
+        timezone=workflow.timezone,
+        handlers=[each for each in reads.handlers(look.q, workflow.id) if each.declared],
+        pending=lookups.pending(look.q, most=COUNTED_MAX).get(workflow.id, {}),
+        grants=reads.grants(look.q, workflow.id, version.major) if version else [],
+        attention=[] if workflow.status is WorkflowStatus.ARCHIVED else list(attention_of(look.q, workflow)),
+        runs=reads.runs(look.q, workflow.id, limit=_RUNS_SHOWN),
+    )
+    remark(f"Runtime: {look.runtime}.")
+    if as_json:
+        show(json_line(detail))
+    else:
+        _show(detail, look.now)
+
+
+def _show(detail: Detail, now: Millis) -> None:
+    line = detail.workflow
+    state = _state(line)
+    show(style(f"{plain(line.name)}  {state}", _COLOURS.get(state, "white"), bold=True))
+    fields(
+        [
+            ("id", line.id),
+            ("version", detail.version or "none yet"),
+            ("time zone", detail.timezone),
+            ("due", _due(line, now)),
+            ("unsettled calls", str(line.unsettled)),
+        ],
+        "  ",
+    )
+    for each in detail.attention:
+        show(style(f"  waits for a person ({each.kind})", "red"))
+        fields([("", each.words), ("", each.can_do)], "    ")
+    for handler in detail.handlers:
+        times = [("next", handler.next_run_at), ("wakes", handler.wake_at), ("not before", handler.retry_at)]
+        said = ", ".join(f"{name} {when(at, now)}" for name, at in times if at is not None)
+        failed = f", failed {handler.failures} times in a row" if handler.failures else ""
+        show(f"  {handler.kind:<9} {plain(handler.name)}  {said}{failed}".rstrip())
+    for topic, count in detail.pending.items():
+        show(f"  topic     {plain(topic)}  {count:,}{'+' if count >= COUNTED_MAX else ''} pending")
+    for grant in detail.grants:
+        show(
+            f"  may call  {plain(grant.permission)}  {grant.policy} {plain(grant.limits)}, by {plain(grant.granted_by)}"
+        )
+    for run in detail.runs:
+        show(f"  run       {run.id}  {plain(run.handler)}  {run.status}  {when(run.created_at, now)}")
