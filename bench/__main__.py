@@ -20,6 +20,7 @@ BENCHMARKS: Final = {
     "storage": Benchmark("cycles per second beside raw APSW and aiosqlite; memory; large topics", "bench.storage"),
     "sandbox": Benchmark("one invocation in a kept worker, a one-shot worker and a thread", "bench.sandbox"),
     "runtime": Benchmark("whole consumer runs at 1, 100 and 1,000 workflows; CPU by room; syncs", "bench.runtime"),
+    "cli": Benchmark("`keep status` and its kin, start included, with a million events and mutations", "bench.cli"),
 }
 
 

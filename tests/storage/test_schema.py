@@ -149,8 +149,13 @@ def test_no_statement_reads_a_whole_table_that_grows(database: apsw.Connection, 
     plan = [str(row[3]) for row in database.execute(f"EXPLAIN QUERY PLAN {sql}", params)]
     aliases = dict(re.findall(r"(?:FROM|JOIN|UPDATE|INTO) (\w+) (?!ON|WHERE|SET|VALUES|JOIN|LEFT|ORDER)(\w+)\b", sql))
     by_alias = {alias: table for table, alias in aliases.items()}
+    partial = {
+        name for name, sql in schema_of(database) if sql.startswith("CREATE") and " INDEX " in sql and "WHERE" in sql
+    }
     for step in plan:
-        if (scanned := re.match(r"SCAN (\w+)", step)) and " USING " not in step:
+        scanned = re.match(r"SCAN (\w+)(?: USING (?:COVERING )?INDEX (\w+))?", step)
+        # All of an index is all of its table, unless the index has only what is unfinished.
+        if scanned and scanned[2] not in partial:
             assert by_alias.get(scanned[1], scanned[1]) not in GROWING, plan
 
 

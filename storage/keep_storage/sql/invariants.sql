@@ -23,10 +23,9 @@ WHERE e.status = 'reserved' AND (h.event_id IS NULL OR h.attempt <> e.attempt);
 
 -- name: doubt_releases_nothing
 -- While the effect of a run may exist, or its call waits for a person, every event it reserved stays reserved by it.
-SELECT m.id, e.id, e.status FROM mutations m
-JOIN reservations h ON h.run_id = m.run_id
-JOIN events e ON e.id = h.event_id
-WHERE m.status NOT IN ('applied', 'failed') AND m.item_id IS NULL
+-- CROSS JOIN: from the few mutations to their events, and not the other way through all reservations.
+SELECT m.id, e.id, e.status FROM mutations m CROSS JOIN reservations h CROSS JOIN events e
+WHERE h.run_id = m.run_id AND e.id = h.event_id AND m.status NOT IN ('applied', 'failed') AND m.item_id IS NULL
     AND (e.status <> 'reserved' OR e.reserved_by_run_id <> m.run_id);
 
 -- name: doubt_has_a_run_that_waits

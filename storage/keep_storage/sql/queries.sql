@@ -192,11 +192,11 @@ WHERE id = :id;
 SELECT id FROM runs WHERE session_id = :session_id AND status <> 'committed' LIMIT 1;
 
 -- name: completed_open_sessions
--- Open sessions whose runs have all committed.
+-- Open sessions whose runs have all committed. In the order of the index of open ones: by id, all would be read.
 SELECT * FROM sessions WHERE ended_at IS NULL
     AND (workflow_id = :workflow_id OR :everywhere = 1)
     AND NOT EXISTS (SELECT 1 FROM runs WHERE session_id = sessions.id AND status <> 'committed')
-ORDER BY id;
+ORDER BY workflow_id, id;
 
 -- name: workflow_at_work
 -- A workflow, and what it is busy with: the active run, the open session, what is parked, and the run whose `next` is
@@ -332,8 +332,9 @@ UPDATE runs SET parked = 0 WHERE id = :id;
 SELECT * FROM runs WHERE workflow_id = :workflow_id AND parked = 1 ORDER BY id;
 
 -- name: active_runs
--- What a dead process left behind.
-SELECT * FROM runs WHERE status = 'active' AND (workflow_id = :workflow_id OR :everywhere = 1) ORDER BY id;
+-- What a dead process left behind. In the order of the index of active ones: by id, all would be read.
+SELECT * FROM runs WHERE status = 'active' AND (workflow_id = :workflow_id OR :everywhere = 1)
+ORDER BY workflow_id, id;
 
 -- name: runs_of_workflow
 -- Its runs, newest first, before a cursor.
@@ -549,7 +550,7 @@ SELECT m.* FROM mutations m JOIN runs r ON r.id = m.run_id
 WHERE m.status NOT IN ('applied', 'failed') AND m.status <> 'pending' AND r.status <> 'active'
     AND (m.status = 'in_flight' OR r.status = 'paused:approval')
     AND (m.workflow_id = :workflow_id OR :everywhere = 1)
-ORDER BY m.id;
+ORDER BY m.workflow_id, m.created_at, m.id;
 
 -- name: mutations_to_reconcile
 -- Mutations whose next check is due.

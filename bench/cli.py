@@ -1,0 +1,202 @@
+"""How long a person waits for `keep status` and its kin, start of the process included, with little and much history.
+
+The large file has as many events, runs, reservations and mutations as it says, and twice as many journal entries; its
+rows are written in bulk, and keep every invariant that the operations keep.
+"""
+
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import apsw
+
+from bench import machine
+from bench.report import Column, Report
+from bench.storage.cycle import HANDLER, PAYLOAD, TOPIC, Caller, cycle, deploy
+from keep_storage import Ids, Operation, Store, wall_clock
+from keep_storage import operations as ops
+from keep_storage.model import FailureClass, MutationStatus, RunStatus
+
+MEASURES: Final = (
+    "the wall time of a whole process, from its start to its exit, with its output going to a pipe",
+    "a small file and a large one, in turns; `--version` beside them, which opens no file",
+)
+LEAVES_OUT: Final = (
+    "the first start after an installation, which compiles the modules, and a disk whose pages are not in memory",
+    "commands that talk to a runtime: they wait for it",
+)
+GOAL_MS: Final = 300
+COMMANDS: Final[dict[str, tuple[str, ...]]] = {
+    "--version": ("--version",),
+    "status": ("status",),
+    "inputs": ("inputs", "busy"),
+    "outputs": ("outputs", "busy"),
+    "runs": ("runs", "busy"),
+    "log": ("log",),
+    "attention": ("attention",),
+}
+IN_GOAL: Final = ("status", "inputs")
+
+COLUMNS: Final = (
+    Column("command", "command"),
+    Column("small_rows", "rows"),
+    Column("small_p50_ms", "p50 ms", 1),
+    Column("large_rows", "rows"),
+    Column("large_p50_ms", "p50 ms", 1),
+    Column("large_max_ms", "max ms", 1),
+)
+
+
+class Size(NamedTuple):
+    """How many events and mutations the files have, and how often each command is started."""
+
+    small: int
+    large: int
+    starts: int
+
+
+FULL: Final = Size(1_000, 1_000_000, starts=15)
+QUICK: Final = Size(1_000, 100_000, starts=5)
+
+
+def run(report: Report, *, quick: bool) -> None:
+    measure(report, QUICK if quick else FULL)
+
+
+def measure(report: Report, size: Size) -> None:
+    report.about(MEASURES, LEAVES_OUT, {"machine": machine.describe(), "apsw": apsw.apsw_version()})
+    with tempfile.TemporaryDirectory() as folder:
+        small, large = Path(folder) / "small.db", Path(folder) / "large.db"
+        for path, rows in ((small, size.small), (large, size.large)):
+            report.progress(f"a file with {rows:,} events and mutations")
+            fill(path, rows)
+        report.progress(f"{size.starts} starts of each command on each file")
+        title = (
+            f"A command from start to exit ({size.starts} starts each; large file {large.stat().st_size / 1e6:,.0f} MB)"
+        )
+        table = report.table("cli", title, COLUMNS)
+        for name, command in COMMANDS.items():
+            timed = [(_start(command, small), _start(command, large)) for _ in range(size.starts + 1)][1:]
+            p50 = statistics.median(each for _, each in timed)
+            table.row(
+                command=name,
+                small_rows=size.small,
+                small_p50_ms=statistics.median(each for each, _ in timed),
+                large_rows=size.large,
+                large_p50_ms=p50,
+                large_max_ms=max(each for _, each in timed),
+            )
+            if name in IN_GOAL:
+                words = f"keep {name} within {GOAL_MS} ms with {size.large:,} events and mutations"
+                report.goal("cli", words, p50, p50 <= GOAL_MS, " ms")
+
+
+def _start(command: tuple[str, ...], db: Path) -> float:
+    """Milliseconds."""
+    words = [sys.executable, "-m", "keep_actors", *command]
+    if command != ("--version",):
+        words += ["--db", str(db)]
+    start = time.perf_counter()
+    done = subprocess.run(words, capture_output=True, check=False)
+    taken = time.perf_counter() - start
+    assert done.returncode in (0, 4), done.stderr.decode()
+    return taken * 1e3
+
+
+def fill(path: Path, rows: int) -> None:
+    """A file with a busy workflow (`busy`) whose every event became a call, some events that still wait, a workflow with
+    a call whose outcome nobody knows, and some that do nothing."""
+    ids = Ids(wall_clock)
+    busy, doubtful, *idle = [Caller(ids.new("wf"), ids.new("ses")) for _ in range(10)]
+    with Store.open(path) as store:
+        for number, caller in enumerate((busy, doubtful, *idle)):
+            named = [_renamed(each, number) for each in deploy(caller, ids)]
+            _apply(store, named[:-1] if caller is not doubtful else named)
+        _apply(store, _left_in_doubt(doubtful, ids))
+        _apply(store, [ops.FinishSession(each.session_id) for each in idle])
+    connection = apsw.Connection(str(path))
+    try:
+        connection.pragma("cache_size", -1_000_000)
+        connection.pragma("synchronous", "OFF")
+        params = {
+            "rows": rows,
+            "waiting": rows // 10,
+            "workflow": busy.workflow_id,
+            "session": busy.session_id,
+            "handler": HANDLER,
+            "payload": PAYLOAD,
+            "now": wall_clock(),
+        }
+        with connection:
+            for statement in _BULK:
+                connection.execute(statement, params)
+        connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
+    finally:
+        connection.close()
+
+
+def _renamed(operation: Operation[Any], number: int) -> Operation[Any]:
+    if isinstance(operation, ops.CreateWorkflow):
+        return ops.CreateWorkflow(operation.id, "busy" if number == 0 else f"workflow {number}")
+    return operation
+
+
+def _left_in_doubt(caller: Caller, ids: Ids) -> list[Operation[Any]]:
+    create, prepared, sent, *_ = cycle(caller, 0, ids)
+    assert isinstance(create, ops.CreateRun)
+    assert isinstance(sent, ops.Together)
+    _, recorded = sent.operations
+    assert isinstance(recorded, ops.CreateMutation)
+    error = ops.RunError(FailureClass.INDETERMINATE, "the answer was lost")
+    return [
+        create,
+        prepared,
+        sent,
+        ops.UpdateMutationStatus(recorded.id, MutationStatus.INDETERMINATE, "the answer was lost"),
+        ops.UpdateHandlerRunStatus(create.id, RunStatus.PAUSED_RECONCILIATION, error),
+    ]
+
+
+def _apply(store: Store, operations: list[Operation[Any]]) -> None:
+    for outcome in store.commit(operations):
+        outcome.unwrap()
+
+
+_NUMBERS: Final = "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < :rows)"
+_TOPIC: Final = f"(SELECT id FROM topics WHERE workflow_id = :workflow AND name = '{TOPIC}')"
+_VERSION: Final = "(SELECT active_version_id FROM workflows WHERE id = :workflow)"
+
+_BULK: Final = (
+    f"""{_NUMBERS} INSERT INTO runs (
+        id, workflow_id, session_id, version_id, handler, kind, phase, status, mutation_outcome, title, reserved_count,
+        seen, prepare_result, mutation_result, created_at, ended_at)
+    SELECT printf('run_%028x', i), :workflow, :session, {_VERSION}, :handler, 'consumer', 'committed', 'committed',
+        'success', 'File the order', 1, 0, '{{}}', '{{"rowId":1}}', :now - :rows + i, :now - :rows + i FROM n""",
+    f"""{_NUMBERS} INSERT INTO events (
+        id, topic_id, message_id, title, payload, status, attempt, caused, created_at, updated_at)
+    SELECT printf('evt_%028x', i), {_TOPIC}, 'order-' || i, 'Order ' || i, :payload, 'consumed', 1, 0,
+        :now - :rows + i, :now - :rows + i FROM n""",
+    f"""{_NUMBERS} INSERT INTO reservations (run_id, event_id, attempt, reserved_at)
+    SELECT printf('run_%028x', i), printf('evt_%028x', i), 1, :now FROM n""",
+    f"""{_NUMBERS} INSERT INTO mutations (
+        id, identity_key, idempotency_key, workflow_id, run_id, connector, method, params, title, reconcilable, status,
+        version, result, attempts, sent_at, resolved_by, resolved_at, created_at, updated_at)
+    SELECT printf('mut_%028x', i), printf('run_%028x', i), printf('mut_%028x', i), :workflow, printf('run_%028x', i),
+        'sheets', 'append', :payload, 'File the order', 1, 'applied', 2, '{{"rowId":1}}', 1, :now, 'connector', :now,
+        :now - :rows + i, :now - :rows + i FROM n""",
+    f"""{_NUMBERS} INSERT INTO journal (at, operation, workflow_id, run_id, changed)
+    SELECT :now - :rows + i, 'create_run', :workflow, printf('run_%028x', i), '{{"handler":"file_order"}}' FROM n""",
+    f"""{_NUMBERS} INSERT INTO journal (at, operation, workflow_id, run_id, changed)
+    SELECT :now - :rows + i, 'commit_consumer', :workflow, printf('run_%028x', i), '{{"consumed":1}}' FROM n""",
+    f"""WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < :waiting) INSERT INTO events (
+        id, topic_id, message_id, title, payload, status, attempt, caused, created_at, updated_at)
+    SELECT printf('evt_f%027x', i), {_TOPIC}, 'waiting-' || i, 'Order ' || i, :payload, 'pending', 1, 0, :now, :now
+    FROM n WHERE :waiting > 0""",
+    "UPDATE topics SET writes = writes + :rows + :waiting WHERE workflow_id = :workflow",
+    "UPDATE sessions SET handler_run_count = :rows, ended_at = :now, result = 'completed' WHERE id = :session",
+)
+"""What as many cycles would have left behind. Each statement is one of `queries.sql`, for many rows."""
