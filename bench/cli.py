@@ -108,8 +108,8 @@ def _start(command: tuple[str, ...], db: Path) -> float:
 
 
 def fill(path: Path, rows: int) -> None:
-    """A file with a busy workflow (`busy`) whose every event became a call, some events that still wait, a workflow with
-    a call whose outcome nobody knows, and some that do nothing."""
+    """A file with a workflow (`busy`) whose every event became a call, some events that still wait, a workflow with a
+    call whose outcome nobody knows, and some that do nothing."""
     ids = Ids(wall_clock)
     busy, doubtful, *idle = [Caller(ids.new("wf"), ids.new("ses")) for _ in range(10)]
     with Store.open(path) as store:

@@ -1,6 +1,5 @@
 """What people see: what came in, what was done about it, why something is stuck, and what they can do. Reads only."""
 
-import difflib
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final, Literal
 
@@ -214,6 +213,9 @@ def proposal(q: Queries, workflow_id: str) -> Proposed | None:
     old, new = reads.version(q, workflow.active_version_id), reads.version(q, task.held_version_id)
     run = reads.run(q, task.run_id)
     assert old is not None and new is not None and run is not None, "a proposal is between two versions"  # noqa: PT018
+    # Only who looks at a proposal loads it.
+    import difflib
+
     lines = difflib.unified_diff(
         old.source.splitlines(), new.source.splitlines(), _number(old), _number(new), lineterm=""
     )

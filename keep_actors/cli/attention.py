@@ -216,7 +216,7 @@ def _show_unknown(unknown: Escalation, now: Millis) -> None:
             ("title (the script's words)", unknown.title),
             ("why nobody knows", unknown.why),
             ("sent", when(unknown.sent_at, now)),
-            *((f"tried {when(tried.at, now)}", tried.what) for tried in unknown.tried),
+            *(("tried", f"{when(tried.at, now)}: {tried.what}") for tried in unknown.tried),
             ("checks", checks),
             ("how to check", unknown.how_to_check or "look outside whether the call took effect"),
             ("link", unknown.link or ""),

@@ -1,6 +1,5 @@
 """A look into a database file, whether a runtime has it or not: read-only, one moment, never in anybody's way."""
 
-import difflib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -64,6 +63,9 @@ class Look:
         names = [each.name for each in reads.workflows(self.q) if each.status is not WorkflowStatus.ARCHIVED]
         if not names:
             return "There is none yet."
+        # Only who was wrong about a name loads it.
+        import difflib
+
         close = difflib.get_close_matches(near, names, _NAMES_SHOWN) or names[:_NAMES_SHOWN]
         more = f" and {len(names) - len(close)} more" if len(names) > len(close) else ""
         return f"There are: {', '.join(map(repr, close))}{more}."

@@ -113,9 +113,8 @@ def _list(look: Look, everything: bool, as_json: bool) -> None:
         return
     headings = ("WORKFLOW", "STATE", "DUE", "PENDING", "UNSETTLED", "WAITS FOR A PERSON")
     table(headings, [_row(each, look.now) for each in found])
-    waiting = sum(each.needs_a_person for each in found)
-    if waiting:
-        show(style(f"{waiting} need a person: keep attention --db {plain(str(look.db))}", "red"))
+    if any(each.needs_a_person for each in found):
+        show(style(f"What waits for a person: keep attention --db {plain(str(look.db))}", "red"))
 
 
 def _row(line: Line, now: Millis) -> tuple[str, ...]:
@@ -187,7 +186,7 @@ def _show(detail: Detail, now: Millis) -> None:
         show(f"  topic     {plain(topic)}  {count:,}{'+' if count >= COUNTED_MAX else ''} pending")
     for grant in detail.grants:
         show(
-            f"  may call  {plain(grant.permission)}  {grant.policy} {plain(grant.limits)}, by {plain(grant.granted_by)}"
+            f"  may call  {plain(grant.permission)}  {grant.policy} {plain(grant.limits)}, by {plain(grant.granted_by or '?')}"
         )
     for run in detail.runs:
         show(f"  run       {run.id}  {plain(run.handler)}  {run.status}  {when(run.created_at, now)}")

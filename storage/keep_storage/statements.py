@@ -3,8 +3,11 @@
 import re
 from collections.abc import Mapping
 from functools import cache
-from importlib import resources
+from pathlib import Path
 from typing import Final, NamedTuple
+
+_FOLDER: Final = Path(__file__).parent / "sql"
+"""By its path: `importlib.resources` would load archives and temporary files, at every start of a command line."""
 
 _NAME: Final = re.compile(r"^-- name: (\w+)(?: \((\w+)\))?\s*$", re.MULTILINE)
 
@@ -20,7 +23,7 @@ class Statement(NamedTuple):
 
 def text(path: str) -> str:
     """A file under `sql/`."""
-    return (resources.files("keep_storage") / "sql" / path).read_text("utf-8")
+    return (_FOLDER / path).read_text("utf-8")
 
 
 def parse(source: str) -> dict[str, Statement]:
@@ -52,7 +55,7 @@ def invariants() -> Mapping[str, Statement]:
 @cache
 def migrations() -> tuple[str, ...]:
     """Every migration in order: the first makes version 1 out of nothing."""
-    folder = resources.files("keep_storage") / "sql" / "migrations"
+    folder = _FOLDER / "migrations"
     names = sorted(entry.name for entry in folder.iterdir() if entry.name.endswith(".sql"))
     assert [int(name[:4]) for name in names] == list(range(1, len(names) + 1)), "migrations are numbered from 1"
     return tuple((folder / name).read_text("utf-8") for name in names)
