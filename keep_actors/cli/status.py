@@ -185,8 +185,7 @@ def _show(detail: Detail, now: Millis) -> None:
     for topic, count in detail.pending.items():
         show(f"  topic     {plain(topic)}  {count:,}{'+' if count >= COUNTED_MAX else ''} pending")
     for grant in detail.grants:
-        show(
-            f"  may call  {plain(grant.permission)}  {grant.policy} {plain(grant.limits)}, by {plain(grant.granted_by or '?')}"
-        )
+        who = grant.granted_by or "nobody named"
+        show(plain(f"  may call  {grant.permission}  {grant.policy} {grant.limits}, by {who}"))
     for run in detail.runs:
         show(f"  run       {run.id}  {plain(run.handler)}  {run.status}  {when(run.created_at, now)}")

@@ -61,7 +61,7 @@ def style(text: str, colour: str, *, bold: bool = False) -> str:
     """In colour on a terminal, unless somebody has said that they do not want any (`NO_COLOR`)."""
     if os.environ.get("NO_COLOR") or not sys.stdout.isatty():
         return text
-    return click.style(text, fg=colour, bold=bold)
+    return click.style(text, fg=colour, bold=bold or None)
 
 
 def width() -> int | None:
