@@ -1,0 +1,286 @@
+"""The control socket: who may talk to a runtime, what can be asked, and that nobody who misbehaves hurts it."""
+
+import json
+import os
+import socket
+import stat
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, closing, suppress
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeVar, get_args
+
+import anyio
+import anyio.from_thread
+import anyio.to_thread
+import pytest
+
+import keep_actors
+from keep_actors import Keep, escalation
+from keep_actors.control import protocol
+from keep_actors.control.client import Client, Lost, Refused
+from keep_actors.control.place import ControlUnavailable, NobodyThere, connect, listen, place_of
+from keep_actors.control.protocol import About, AnyRequest, Follow, Hello, Pause, Publish, Resume
+from keep_actors.control.server import DOES, Patience, Server
+from keep_storage.model import Event, Workflow
+from tests.runtime.world import script
+
+pytestmark = pytest.mark.anyio
+
+T = TypeVar("T")
+
+SCRIPT = script(name="flow", prepare="return { reservations: [] };")
+
+
+@asynccontextmanager
+async def controlled(db: Path) -> AsyncIterator[Keep]:
+    async with keep_actors.open(db, sandbox="thread", control=True) as keep:
+        await keep.deploy(SCRIPT)
+        yield keep
+
+
+@asynccontextmanager
+async def served(db: Path, patience: Patience) -> AsyncIterator[Path]:
+    """A runtime with a server of so much patience."""
+    async with keep_actors.open(db, sandbox="thread") as keep, anyio.create_task_group() as tasks:
+        await keep.deploy(SCRIPT)
+        listening = listen(place_of(db))
+        with closing(listening):
+            await tasks.start(Server(listening, patience).run, keep)
+            yield db
+            tasks.cancel_scope.cancel()
+
+
+async def in_thread(function: Callable[[], T]) -> T:
+    return await anyio.to_thread.run_sync(function, abandon_on_cancel=True)
+
+
+def talk(db: Path) -> Client:
+    client = Client.connect(place_of(db), db)
+    assert client is not None
+    return client
+
+
+def ask(db: Path, request: protocol.Request[T], answer: Any) -> T:
+    with talk(db) as client:
+        return client.ask(request, answer, timeout_s=20)
+
+
+def say(db: Path, data: bytes) -> dict[str, Any]:
+    """Send these bytes, and read what comes back until the connection ends."""
+    connection = connect(place_of(db), os.getuid(), timeout_s=20)
+    with connection, connection.makefile("rb") as lines:
+        # It may have been refused before it has said all of it: then the connection is reset behind the answer.
+        with suppress(OSError):
+            connection.sendall(data)
+        said: dict[str, Any] = json.loads(lines.readline())
+        with suppress(ConnectionResetError):
+            assert lines.read() == b"", "the runtime hangs up"
+        return said
+
+
+HELLO = b'{"v":1,"do":"hello"}\n'
+
+
+async def until_alone(db: Path) -> None:
+    """Wait until there is room for one more, where there is room for one."""
+    with anyio.fail_after(60):
+        while "error" in await in_thread(partial(say, db, HELLO)):
+            pass
+
+
+# What can be asked.
+
+
+def test_every_request_has_its_method_and_every_verdict_its_name() -> None:
+    assert {*DOES, Follow} == set(get_args(AnyRequest))
+    assert set(get_args(protocol.Verdict)) == set(get_args(escalation.Verdict))
+
+
+async def test_a_request_is_answered_with_what_it_carries(tmp_path: Path) -> None:
+    db = tmp_path / "keep.db"
+    async with controlled(db) as keep:
+        about = await in_thread(lambda: ask(db, Hello(), About))
+        assert (about.pid, about.version) == (os.getpid(), keep_actors.__version__)
+        paused = await in_thread(lambda: ask(db, Pause(workflow="flow", by="ann"), Workflow))
+        assert paused == await keep.workflow("flow")
+        publish = Publish(workflow="flow", topic="in", message_id="m1", title="One", payload={"n": [1, None, "\n"]})
+        [event] = await in_thread(lambda: ask(db, publish, list[Event]))
+        assert (event.message_id, event.payload) == ("m1", '{"n":[1,null,"\\n"]}')
+
+
+async def test_what_is_refused_is_refused_with_its_reason(tmp_path: Path) -> None:
+    db = tmp_path / "keep.db"
+    async with controlled(db):
+        with pytest.raises(Refused, match="There is no workflow 'flo'") as refused:
+            await in_thread(lambda: ask(db, Pause(workflow="flo"), Workflow))
+        assert (refused.value.error.kind, refused.value.error.reason) == ("rejected", "workflow_not_found")
+        too_much = Publish(workflow="flow", topic="in", message_id="m", title="m", payload="x" * 300_000)
+        with pytest.raises(Refused, match="more than 262144 bytes") as refused:
+            await in_thread(lambda: ask(db, too_much, list[Event]))
+        assert refused.value.error.kind == "invalid"
+
+
+async def test_the_journal_is_followed_until_the_runtime_ends(tmp_path: Path) -> None:
+    db = tmp_path / "keep.db"
+    heard: list[str] = []
+    until_paused = anyio.Event()
+
+    def follow() -> None:
+        with talk(db) as client, suppress(Lost):
+            for entry in client.follow(Follow(after=0)):
+                heard.append(entry.operation)
+                if entry.operation == "pause_workflow":
+                    anyio.from_thread.run_sync(until_paused.set)
+
+    with anyio.fail_after(30):
+        async with anyio.create_task_group() as tasks, controlled(db) as keep:
+            tasks.start_soon(in_thread, follow)
+            await keep.pause("flow", by="ann")
+            await until_paused.wait()
+    assert heard[0] == "create_workflow"
+
+
+async def test_who_follows_and_goes_away_is_forgotten_although_nothing_happens(tmp_path: Path) -> None:
+    async with served(tmp_path / "keep.db", Patience(connections_max=1)) as db:
+        client = await in_thread(partial(talk, db))
+        follow = client.follow(Follow(after=0))
+        await in_thread(partial(next, follow))
+        busy = await in_thread(partial(say, db, HELLO))
+        assert busy["error"]["words"] == "Too many are talking to this runtime; try again."
+        client.close()
+        await until_alone(db)
+
+
+# Who misbehaves.
+
+GARBAGE = {
+    "no JSON": b"hello\n",
+    "no text": b"\xff\xfe\x00\n",
+    "no object": b"[1]\n",
+    "an empty line": b"\n",
+    "an unknown request": b'{"v":1,"do":"burn"}\n',
+    "an unknown field": b'{"v":1,"do":"hello","and":1}\n',
+    "a wrong type": b'{"v":1,"do":"pause","workflow":7}\n',
+    "an unknown verdict": b'{"v":1,"do":"resolve","mutation_id":"m","by":"a","verdict":"perhaps"}\n',
+    "another version": b'{"v":2,"do":"hello"}\n',
+    "deep nesting": b'{"v":1,"do":"publish","payload":' + b"[" * 200_000 + b"\n",
+    "too much": b"x" * (protocol.REQUEST_BYTES_MAX + 1),
+}
+
+
+async def test_garbage_is_answered_and_hurts_nobody(tmp_path: Path) -> None:
+    db = tmp_path / "keep.db"
+    async with controlled(db):
+        for what, data in GARBAGE.items():
+            said = await in_thread(partial(say, db, data))
+            assert said["error"]["kind"] == "request", what
+        assert (await in_thread(lambda: ask(db, Hello(), About))).pid == os.getpid()
+
+
+async def test_who_goes_away_in_the_middle_hurts_nobody(tmp_path: Path) -> None:
+    db = tmp_path / "keep.db"
+
+    def leave(data: bytes) -> None:
+        with connect(place_of(db), os.getuid(), timeout_s=20) as connection:
+            connection.sendall(data)
+
+    async with controlled(db):
+        for data in (b"", b'{"v":1,', b'{"v":1,"do":"follow","after":0}\n', b'{"v":1,"do":"hello"}\n'):
+            for _ in range(5):
+                await in_thread(partial(leave, data))
+        assert (await in_thread(lambda: ask(db, Hello(), About))).pid == os.getpid()
+
+
+async def test_who_says_nothing_is_cut_off(tmp_path: Path) -> None:
+    async with served(tmp_path / "keep.db", Patience(request_s=0.05)) as db:
+
+        def wait() -> bytes:
+            with connect(place_of(db), os.getuid(), timeout_s=20) as connection:
+                connection.sendall(b'{"v":1,')
+                return connection.recv(1)
+
+        assert await in_thread(wait) == b""
+        assert (await in_thread(lambda: ask(db, Hello(), About))).pid == os.getpid()
+
+
+async def test_who_does_not_listen_is_cut_off(tmp_path: Path) -> None:
+    def say_much(db: Path) -> None:
+        for _ in range(10):
+            ask(db, Pause(workflow="flow", by="x" * 50_000), Workflow)
+            ask(db, Resume(workflow="flow", by="x" * 50_000), Workflow)
+
+    async with served(tmp_path / "keep.db", Patience(entry_s=0.05, connections_max=1)) as db:
+        await in_thread(partial(say_much, db))
+        with connect(place_of(db), os.getuid(), timeout_s=20) as connection:
+            connection.sendall(b'{"v":1,"do":"follow","after":0}\n')
+            await until_alone(db)
+
+
+# Where it is.
+
+
+async def test_the_socket_is_closed_to_others_and_gone_afterwards(tmp_path: Path) -> None:
+    db = tmp_path / "keep.db"
+    async with controlled(db):
+        assert stat.S_IMODE(place_of(db).stat().st_mode) == 0o600
+    assert not place_of(db).exists()
+    assert [name for name in os.listdir(tmp_path) if name.endswith(".sock")] == []  # noqa: PTH208
+
+
+async def test_the_socket_of_a_dead_runtime_is_replaced(tmp_path: Path) -> None:
+    db = tmp_path / "keep.db"
+    with socket.socket(socket.AF_UNIX) as dead:
+        dead.bind(str(place_of(db)))
+    with pytest.raises(NobodyThere):
+        connect(place_of(db), os.getuid(), timeout_s=1)
+    async with controlled(db):
+        assert (await in_thread(lambda: ask(db, Hello(), About))).pid == os.getpid()
+
+
+async def test_a_file_or_a_living_socket_at_its_place_is_left_alone(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.write_text("precious")
+    with pytest.raises(ControlUnavailable, match="is a file and no socket"):
+        async with keep_actors.open(tmp_path / "keep.db", sandbox="thread", control=file):
+            pass
+    assert file.read_text() == "precious"
+    async with keep_actors.open(tmp_path / "a.db", sandbox="thread", control=tmp_path / "socket"):
+        with pytest.raises(ControlUnavailable, match="Another runtime listens"):
+            async with keep_actors.open(tmp_path / "b.db", sandbox="thread", control=tmp_path / "socket"):
+                pass
+        assert (tmp_path / "socket").exists()
+
+
+async def test_a_path_that_is_too_long_for_a_socket_works_all_the_same(tmp_path: Path) -> None:
+    folder = tmp_path / ("d" * 120) / ("e" * 120)
+    folder.mkdir(parents=True)
+    db = folder / ("f" * 120 + ".db")
+    async with controlled(db):
+        assert (await in_thread(lambda: ask(db, Hello(), About))).pid == os.getpid()
+    assert not place_of(db).exists()
+
+
+async def test_a_folder_that_is_not_there_is_said_to_be(tmp_path: Path) -> None:
+    with pytest.raises(ControlUnavailable, match=r"cannot be made at .*No such file or directory"):
+        async with keep_actors.open(tmp_path / "keep.db", sandbox="thread", control=tmp_path / "no" / "socket"):
+            pass
+
+
+async def test_a_database_in_memory_needs_to_be_told_where(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="say where: control=PATH"):
+        async with keep_actors.open(":memory:", sandbox="thread", control=True):
+            pass
+    async with keep_actors.open(":memory:", sandbox="thread", control=tmp_path / "socket"):
+        assert (tmp_path / "socket").is_socket()
+
+
+async def test_without_being_asked_for_there_is_none(tmp_path: Path) -> None:
+    async with keep_actors.open(tmp_path / "keep.db", sandbox="thread"):
+        assert not place_of(tmp_path / "keep.db").exists()
+
+
+async def test_what_the_block_raises_leaves_it_as_it_is_with_a_socket_too(tmp_path: Path) -> None:
+    with pytest.raises(KeyError):
+        async with controlled(tmp_path / "keep.db"):
+            raise KeyError
