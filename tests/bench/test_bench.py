@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from bench import runtime, sandbox, storage
+from bench import cli, runtime, sandbox, storage
 from bench.__main__ import BENCHMARKS, main
 from bench.storage import memory, scale
 from bench.storage.throughput import Crowd
+from keep_storage.doctor import examine
 
 ROOT = Path(__file__).parents[2]
 
@@ -113,3 +114,24 @@ def test_runtime_prints_one_json_object_per_line(
     # Three for each run and one for the session, when nobody shares them.
     assert [row["commits_per_run"] for row in rows[:2]] == [pytest.approx(3.2)] * 2
     assert len([each for each in rest if "goal" in each]) == 2 * 2 + 2
+
+
+def test_cli_prints_one_json_object_per_line(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cli, "QUICK", cli.Size(20, 200, starts=1))
+    assert main(["cli", "--quick", "--json"]) == 0
+    out, err = capsys.readouterr()
+    about, *rest = [json.loads(line) for line in out.splitlines()]
+    assert about["leaves_out"]
+    assert len(err.splitlines()) == 3
+    rows = [each for each in rest if "goal" not in each]
+    assert [each["command"] for each in rows] == list(cli.COMMANDS)
+    assert all(0 < each["large_p50_ms"] <= each["large_max_ms"] for each in rows)
+    assert len([each for each in rest if "goal" in each]) == 2
+
+
+def test_the_large_file_of_the_cli_benchmark_keeps_every_invariant(tmp_path: Path) -> None:
+    cli.fill(tmp_path / "keep.db", 300)
+    report = examine(tmp_path / "keep.db")
+    assert report.problems == []
