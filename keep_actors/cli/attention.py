@@ -99,7 +99,7 @@ def _waiting(look: Look, only: Workflow | None, known: list[Escalation] | None) 
         known = escalations(look.q, Catalog([]), only.id if only else None)
     questions = {each.approval_id: each for each in views.approvals(look.q, only.id if only else None)}
     for each in views.attention(look.q) if only is None else views.attention_of(look.q, only):
-        unknowns = [one for one in known if one.workflow_id == each.workflow_id] if each.kind == "unknown" else []
+        unknowns = [one for one in known if one.run_id == each.run_id] if each.kind == "unknown" else []
         for unknown in unknowns:
             yield _as_waiting(each, look, _verdicts(unknown, look.db), unknown=unknown)
         if not unknowns:
@@ -215,6 +215,7 @@ def _show_unknown(unknown: Escalation, now: Millis) -> None:
             ("parameters", unknown.params),
             ("title (the script's words)", unknown.title),
             ("why nobody knows", unknown.why),
+            ("stands still", "only what it is about (parked)" if unknown.is_parked else "the whole workflow"),
             ("sent", when(unknown.sent_at, now)),
             *(("tried", f"{when(tried.at, now)}: {tried.what}") for tried in unknown.tried),
             ("checks", checks),

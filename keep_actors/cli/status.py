@@ -18,7 +18,7 @@ COUNTED_MAX: Final = 1_000
 """Waiting events are not counted any further."""
 _RUNS_SHOWN: Final = 5
 
-_COLOURS: Final = {"active": "green", "needs a person": "red", "paused": "yellow", "running": "green"}
+_COLOURS: Final = {"active": "green", "stopped": "red", "paused": "yellow", "running": "green"}
 
 
 class Line(msgspec.Struct, frozen=True):
@@ -118,7 +118,7 @@ def _list(look: Look, everything: bool, as_json: bool) -> None:
 
 
 def _row(line: Line, now: Millis) -> tuple[str, ...]:
-    why = line.error or ("its script failed" if line.maintenance else "a call waits for approval")
+    why = line.error or ("its script failed" if line.maintenance else "a call: may it be made, or did it happen")
     return (
         line.name,
         _state(line),
@@ -130,8 +130,8 @@ def _row(line: Line, now: Millis) -> tuple[str, ...]:
 
 
 def _state(line: Line) -> str:
-    if line.needs_a_person and line.status is WorkflowStatus.ACTIVE:
-        return "needs a person"
+    if (line.error or line.maintenance) and line.status is WorkflowStatus.ACTIVE:
+        return "stopped"
     return "running" if line.is_running else str(line.status)
 
 

@@ -222,19 +222,20 @@ def test_another_user_may_not_talk_to_the_runtime(shell: Operated) -> None:
                 each.chmod(modes[each])
 
 
+KNOCK = """
+import socket, sys
+with socket.socket(socket.AF_UNIX) as knocking:
+    try:
+        knocking.connect(sys.argv[1])
+        print(knocking.makefile().readline())
+    except OSError as error:
+        print(error)
+"""
+
+
 def _as_somebody_else(socket: Path) -> str:
-    ask = (
-        "import socket, sys\n"
-        "s = socket.socket(socket.AF_UNIX)\n"
-        "try:\n"
-        "    s.connect(sys.argv[1])\n"
-        '    s.sendall(b\'{"v":1,"do":"hello"}\\n\')\n'
-        "    print(s.makefile().readline())\n"
-        "except OSError as error:\n"
-        "    print(error)\n"
-    )
     done = subprocess.run(
-        ["/usr/bin/env", "python3", "-c", ask, socket],
+        ["/usr/bin/env", "python3", "-c", KNOCK, socket],
         user=65534,
         group=65534,
         capture_output=True,

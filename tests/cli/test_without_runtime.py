@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 import keep_actors
-from keep_actors import Connector, Grant, mutation
+from keep_actors import Connector, Grant, Policy, mutation
 from keep_actors.cli.exits import Exit
 from keep_actors.cli.main import main
 from keep_actors.connectors import AuthRequired
@@ -170,6 +170,28 @@ def test_what_is_not_there_or_not_clear_is_said_to_be(box: Box) -> None:
     assert "Which workflow?" in box.run("inputs", code=Exit.USAGE).stderr
     assert "more than one mutation" in box.run("resolve", "mut_", "skip", code=Exit.WRONG).stderr
     assert "No repair" in box.run("repair", "show", "broken", code=Exit.WRONG).stderr
+
+
+def test_each_parked_call_is_a_question_of_its_own(tmp_path: Path) -> None:
+    box = Box(tmp_path / "keep.db")
+
+    async def fill() -> None:
+        policy = Policy(on_unknown="park")
+        async with keep_actors.open(box.db, connectors=[Shop()], sandbox="thread", policy=policy) as keep:
+            await keep.deploy(script("parks"), grants="declared")
+            for number in range(2):
+                await keep.publish("parks", "orders", message_id=f"m{number}", title="x", payload="lost")
+            await keep.wait_idle()
+
+    anyio.run(fill)
+    waiting = box.objects("attention", code=Exit.WAITING)
+    assert [each["unknown"]["is_parked"] for each in waiting] == [True, True]
+    assert len({each["about"] for each in waiting}) == 2
+    [line] = box.objects("status")
+    assert (line["status"], line["error"], line["needs_a_person"], line["unsettled"]) == ("active", "", True, 2)
+    assert "There is more than one call" in box.run("resolve", "--workflow", "parks", "skip", code=Exit.USAGE).stderr
+    box.run("resolve", waiting[0]["about"], "skip")
+    assert sorted(box.states("parks")) == ["reserved", "skipped"]
 
 
 # Saying.
