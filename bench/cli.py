@@ -175,7 +175,8 @@ _BULK: Final = (
         id, workflow_id, session_id, version_id, handler, kind, phase, status, mutation_outcome, on_unknown, title,
         reserved_count, seen, prepare_result, mutation_result, created_at, ended_at)
     SELECT printf('run_%028x', i), :workflow, :session, {_VERSION}, :handler, 'consumer', 'committed', 'committed',
-        'success', 'pause', 'File the order', 1, 0, '{{}}', '{{"rowId":1}}', :now - :rows + i, :now - :rows + i FROM n""",
+        'success', 'pause', 'File the order', 1, 0, '{{}}', '{{"rowId":1}}', :now - :rows + i, :now - :rows + i
+    FROM n""",
     f"""{_NUMBERS} INSERT INTO events (
         id, topic_id, message_id, title, payload, status, attempt, caused, created_at, updated_at)
     SELECT printf('evt_%028x', i), {_TOPIC}, 'order-' || i, 'Order ' || i, :payload, 'consumed', 1, 0,

@@ -159,6 +159,18 @@ def test_no_statement_reads_a_whole_table_that_grows(database: apsw.Connection, 
             assert by_alias.get(scanned[1], scanned[1]) not in GROWING, plan
 
 
+ASKS_FOR_PARKED = [name for name, each in sorted(AT_WORK.items()) if "parked = 1" in each.sql]
+
+
+@pytest.mark.parametrize("name", ASKS_FOR_PARKED)
+def test_what_is_parked_is_found_without_looking_at_what_is_not(database: apsw.Connection, name: str) -> None:
+    sql = AT_WORK[name].sql
+    params = dict.fromkeys(re.findall(r":(\w+)", sql))
+    plan = [str(row[3]) for row in database.execute(f"EXPLAIN QUERY PLAN {sql}", params)]
+    assert any("INDEX runs_parked" in step for step in plan), plan
+    assert not any("runs_of_workflow" in step or "AUTOMATIC" in step for step in plan), plan
+
+
 def test_healthy_workflows_cost_nothing_when_those_that_need_attention_are_asked_for(
     database: apsw.Connection,
 ) -> None:

@@ -63,12 +63,14 @@ WHERE r.parked = 1 AND (w.error_run_id = r.id OR w.pending_retry_run_id = r.id
         OR EXISTS (SELECT 1 FROM mutations m WHERE m.run_id = r.id AND m.status NOT IN ('applied', 'failed'))));
 
 -- name: nobody_overtakes_a_parked_run
--- While a run is parked, no run of its handler holds another event with an ordering key that it holds.
-SELECT p.id, r.id, e.id FROM runs p
-JOIN events h ON h.reserved_by_run_id = p.id AND h.status = 'reserved'
-JOIN runs r ON r.workflow_id = p.workflow_id AND r.status = 'active' AND r.handler = p.handler AND r.retry_of IS NULL
-JOIN events e ON e.reserved_by_run_id = r.id AND e.status = 'reserved' AND e.ordering_key = h.ordering_key
-WHERE p.parked = 1;
+-- While a run is parked, no run of its handler holds another event with an ordering key that it holds. From the few that
+-- are parked to those beside them, and not the other way.
+SELECT p.id, r.id, e.id FROM runs p CROSS JOIN runs r CROSS JOIN events h CROSS JOIN events e
+WHERE p.parked = 1
+    AND r.id = (SELECT a.id FROM runs a WHERE a.workflow_id = p.workflow_id AND a.status = 'active')
+    AND r.handler = p.handler AND r.retry_of IS NULL
+    AND h.reserved_by_run_id = p.id AND h.status = 'reserved'
+    AND e.reserved_by_run_id = r.id AND e.status = 'reserved' AND e.ordering_key = h.ordering_key;
 
 -- name: active_run_means_nothing_in_the_way
 -- While a run is active its workflow has no error of another run, no maintenance and no pending retry. The host may

@@ -151,6 +151,7 @@ CREATE TABLE runs (
 ) STRICT;
 
 CREATE UNIQUE INDEX one_active_run ON runs (workflow_id) WHERE status = 'active';
+-- With `parked` as a column: else SQLite would as soon walk through all runs of a workflow.
 CREATE INDEX runs_parked ON runs (workflow_id, parked, id) WHERE parked = 1;
 CREATE INDEX runs_of_session ON runs (session_id);
 CREATE INDEX runs_of_workflow ON runs (workflow_id, id);
