@@ -3,6 +3,8 @@
 import json
 import os
 import shutil
+import threading
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,7 @@ from keep_actors import Connector, Grant, Policy, mutation
 from keep_actors.cli.exits import Exit
 from keep_actors.cli.main import main
 from keep_actors.connectors import AuthRequired
+from keep_actors.control.place import listen, place_of
 from keep_storage import Store, reads
 from keep_storage.doctor import examine
 from tests.cli.operating import HOSTILE, Shell, script
@@ -194,6 +197,22 @@ def test_each_parked_call_is_a_question_of_its_own(tmp_path: Path) -> None:
     assert sorted(box.states("parks")) == ["reserved", "skipped"]
 
 
+def test_a_name_that_a_shell_would_obey_is_not_what_is_to_be_typed(tmp_path: Path) -> None:
+    box = Box(tmp_path / "keep.db")
+
+    async def fill() -> None:
+        async with keep_actors.open(box.db, connectors=[Shop()], sandbox="thread") as keep:
+            await keep.deploy(script("$(reboot); --help"), grants="declared")
+            await keep.publish("$(reboot); --help", "orders", message_id="m", title="x", payload="signed out")
+            await keep.wait_idle()
+
+    anyio.run(fill)
+    [waiting] = box.objects("attention", code=Exit.WAITING)
+    assert waiting["workflow"] == "$(reboot); --help"
+    assert not any("reboot" in command for command in waiting["commands"])
+    box.run("clear-error", waiting["workflow_id"])
+
+
 # Saying.
 
 
@@ -286,6 +305,28 @@ def test_a_runtime_that_does_not_listen_is_told_apart_from_none(box: Box) -> Non
             assert "cannot be talked to" in said.stderr
             assert "control=True" in said.stderr
         assert "Runtime: running" in box.run("status").stderr
+
+
+@pytest.mark.parametrize("last_words", [b"", b'{"v":1,"answer":', b"nonsense\n", b'{"v":9,"answer":1}\n'])
+def test_when_the_runtime_goes_away_before_it_answers_nobody_claims_to_know(box: Box, last_words: bytes) -> None:
+    before = box.objects("log", "--limit", "1")
+    heard: list[bytes] = []
+    with closing(listen(place_of(box.db))) as listening:
+        listening.socket.setblocking(True)
+
+        def die() -> None:
+            connection, _ = listening.socket.accept()
+            with connection:
+                heard.append(connection.recv(65_536))
+                connection.sendall(last_words)
+
+        runtime = threading.Thread(target=die)
+        runtime.start()
+        said = box.run("pause", "idle", code=Exit.UNKNOWN)
+        runtime.join()
+    assert json.loads(heard[0])["do"] == "pause"
+    assert "look (`keep status`, `keep log`) before you ask again" in said.stderr
+    assert box.objects("log", "--limit", "1") == before
 
 
 def test_a_file_that_is_not_there_or_not_ours_is_left_as_it_is(tmp_path: Path) -> None:

@@ -4,6 +4,8 @@ import json
 import os
 import socket
 import stat
+import subprocess
+import tempfile
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, closing, suppress
 from functools import partial
@@ -215,6 +217,37 @@ async def test_who_does_not_listen_is_cut_off(tmp_path: Path) -> None:
         with connect(place_of(db), os.getuid(), timeout_s=20) as connection:
             connection.sendall(b'{"v":1,"do":"follow","after":0}\n')
             await until_alone(db)
+
+
+LISTEN = """
+import socket, sys
+with socket.socket(socket.AF_UNIX) as listener:
+    listener.bind(sys.argv[1])
+    listener.listen()
+    print("listens", flush=True)
+    sys.stdin.read()
+"""
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can become somebody else")
+def test_who_listens_in_the_place_of_the_runtime_is_not_talked_to(tmp_path: Path) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder).chmod(0o777)
+        db = Path(folder) / "keep.db"
+        db.touch()
+        command = ["/usr/bin/env", "python3", "-c", LISTEN, str(place_of(db))]
+        with subprocess.Popen(
+            command, user=65534, group=65534, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        ) as impostor:
+            assert impostor.stdout is not None
+            impostor.stdout.readline()
+            with pytest.raises(PermissionError, match="user 65534 listens there"):
+                Client.connect(place_of(db), db)
+            os.chown(db, 65534, -1)
+            mine = Client.connect(place_of(db), db)
+            assert mine is not None, "it is the owner's database"
+            mine.close()
+            impostor.communicate()
 
 
 # Where it is.
