@@ -97,7 +97,8 @@ async def open(  # noqa: A001  # `keep_actors.open(...)` is how it is called
     person and when it is settled: async functions, and webhooks of `keep_actors.notices`. `sandbox` is `"jailed"` for
     every script that is not trusted. `telemetry` is one or several of `keep_actors.telemetry`, or `"auto"`:
     OpenTelemetry if it is installed. With `control` the command line can talk to it, over a socket beside the file
-    (`FILE-control`) or at the path that is given, for this user and root only. `time`, `rng` and `faults` are for tests.
+    (`FILE-control`) or at the path that is given, for this user and root only. `time`, `rng` and `faults` are for
+    tests.
 
     Raises what `Store.open` raises (`StorageOwned` when another runtime has the file), `SandboxUnavailable`, and
     `ControlUnavailable`.

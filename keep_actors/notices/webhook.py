@@ -10,8 +10,7 @@ from keep_actors.notices.signature import NOTICE_ID, SIGNATURE, TIMESTAMP, check
 from keep_actors.notices.sink import PATIENCE, TIMEOUT_MS, GiveUp, checked_name, checked_timeout
 from keep_actors.policy import Backoff
 from keep_actors.secret import Secret
-from keep_storage.ids import Clock, Millis
-from keep_storage.store import wall_clock
+from keep_storage.ids import Clock, Millis, wall_clock
 
 if TYPE_CHECKING:
     import httpx
