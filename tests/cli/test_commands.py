@@ -21,8 +21,8 @@ from tests.runtime.world import script
 DOCS = (Path(__file__).parents[2] / "docs" / "cli.md").read_text("utf-8")
 CONTEXT = click.Context(main)
 
-NO_JSON = {"repair"}
-"""A group; its commands are below."""
+NO_JSON = {"repair", "types", "prompt"}
+"""A group, whose commands are asked; and two whose answer is a text for somebody else."""
 
 
 def commands() -> Iterator[tuple[str, click.Command]]:
