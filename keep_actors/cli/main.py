@@ -20,6 +20,7 @@ _ELSEWHERE = {
     "backup": "keep_actors.cli.backup",
     "check": "keep_actors.cli.check",
     "clear-error": "keep_actors.cli.workflows",
+    "demo": "keep_actors.cli.demo",
     "deploy": "keep_actors.cli.scripts",
     "dry-run": "keep_actors.cli.dry_run",
     "explain": "keep_actors.cli.explain",

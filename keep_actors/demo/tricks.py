@@ -6,7 +6,7 @@ from typing import Final
 
 
 class Trick(StrEnum):
-    REFUSE = "503: nothing is done"
+    REFUSE = "503, and nothing is done"
     HANG = "it is done, and no answer comes"
     LOSE_ANSWER = "it is done, and the answer gets lost"
     LOSE_REQUEST = "the request gets lost, nothing is done"
