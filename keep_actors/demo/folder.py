@@ -6,6 +6,8 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Final
 
+from keep_storage.ownership import owner_of
+
 SCRIPTS: Final = ("mail_to_sheet.js", "mail_digest.js", "payments.js")
 _MARK: Final = ".keep-demo"
 
@@ -46,6 +48,8 @@ class Folder:
         try:
             self.path.mkdir(parents=True, exist_ok=True)
             lock = self._lock()
+            if (owner := owner_of(self.db)) is not None:
+                raise NotOurs(f"A runtime has {self.db} (process {owner}). End it, or name another folder: --dir")
             for each in self._made():
                 each.unlink(missing_ok=True)
             for name in SCRIPTS:
