@@ -10,6 +10,7 @@ import time
 from collections import Counter
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import msgspec
 import pytest
@@ -25,6 +26,9 @@ from keep_storage.doctor import examine
 from keep_storage.sqlite import open_reader
 from tests.cli.operating import KEEP
 from tests.cli.terminal_session import terminal
+from tests.recording import PICTURE, draw
+
+ROOT = Path(__file__).parents[2]
 
 INVOICES = {"inv-1": 120, "inv-2": 80, "inv-3": 310, "inv-4": 45, "inv-5": 95}
 MAILS = {"mail-1": "Receipt for the chairs", "mail-2": "Receipt for the lamp", "mail-3": "Receipt for the desk"}
@@ -219,6 +223,11 @@ def test_its_scripts_have_no_problems(name: str, tmp_path: Path) -> None:
     assert inspect(script(name), Catalog(connectors_in(Folder(tmp_path))).kinds()).problems == []
 
 
+def test_its_scripts_pass_the_check_that_is_there_for_authors(played: tuple[Path, Any, Any]) -> None:
+    done = shell(played[0], "keep check keep-demo/*.js --connectors keep_actors.demo:connectors")
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
 def test_it_would_say_so_if_something_had_happened_twice_or_not_at_all(played: tuple[Path, Any, Any]) -> None:
     folder = played[0]
     book, found = outside(folder), ledger.facts(folder / "keep.db")
@@ -235,6 +244,36 @@ def test_it_would_say_so_if_something_had_happened_twice_or_not_at_all(played: t
         assert verdict.problems(book, msgspec.structs.replace(found, events=others), -9, []), event
     assert verdict.problems(book, msgspec.structs.replace(found, waiting=[]), -9, [])
     assert verdict.problems(book, msgspec.structs.replace(found, waiting=found.waiting * 2), -9, [])
+
+
+def test_the_readme_shows_how_it_ends(tmp_path: Path) -> None:
+    plain = os.environ | {"PATH": "/usr/bin:/bin"}
+    done = subprocess.run(
+        [KEEP, "demo", "--fast"], cwd=tmp_path, env=plain, capture_output=True, text=True, check=False, timeout=LONG_S
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert not set(done.stdout) & set("\x1b\r"), "plain lines, where there is no terminal"
+    readme = (ROOT / "README.md").read_text("utf-8")
+    told = (
+        "What happened, on both sides\n" + readme.partition("\nWhat happened, on both sides\n")[2].partition("```")[0]
+    )
+    assert done.stdout.replace(str(KEEP), ".venv/bin/keep").endswith(told)
+
+
+def test_its_picture_is_what_a_terminal_showed(tmp_path: Path) -> None:
+    picture = PICTURE.read_text("utf-8")
+    shown = "\n".join(re.sub(r"<[^>]*>", "", line) for line in picture.splitlines())
+    for words in ("The runtime is killed now: SIGKILL", "it has it. Not sent again", "nothing was lost."):
+        assert words in shown
+    assert "keep run --once --db keep-demo/keep.db --connectors keep_actors.demo:connectors" in shown
+
+
+def test_a_picture_has_the_colours_and_obeys_nothing_else() -> None:
+    picture = draw("\x1b[31m\x1b[1m<killed> & gone\x1b[0m again\n\nlast\n")
+    assert 'fill="#ff7b72" font-weight="bold"' in picture
+    assert "&lt;killed&gt; &amp; gone</tspan>" in picture
+    assert picture.count("<text") == 2
+    ElementTree.fromstring(picture)
 
 
 def test_a_person_sees_the_demo_asks_answers_and_understands(tmp_path: Path) -> None:
