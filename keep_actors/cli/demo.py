@@ -85,7 +85,7 @@ def _tell(step: Step) -> None:
             again = "A runtime starts" if step.life == 1 else "A runtime starts again, on the same file"
             show()
             show(style(f"{again} (process {step.pid}, sandbox {step.sandbox})", "cyan", bold=True))
-            if step.sandbox != "jailed":
+            if step.sandbox != "jailed" and step.life == 1:
                 show("  This machine has no jail for scripts. These can be trusted; others could not.")
         case Seen():
             _tell_line(step.line)

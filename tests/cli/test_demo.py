@@ -260,6 +260,24 @@ def test_the_readme_shows_how_it_ends(tmp_path: Path) -> None:
     assert done.stdout.replace(str(KEEP), ".venv/bin/keep").endswith(told)
 
 
+def test_a_machine_without_a_jail_is_told_so_and_has_its_demo(tmp_path: Path) -> None:
+    # Another machine: every process that is started believes to be on it.
+    (tmp_path / "sitecustomize.py").write_text("import platform\nplatform.machine = lambda: 'riscv64'\n")
+    with_it = environment(PYTHONPATH=str(tmp_path))
+    done = subprocess.run(
+        [KEEP, "demo", "--fast"], cwd=tmp_path, env=with_it, capture_output=True, text=True, check=False, timeout=LONG_S
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.count("This machine has no jail for scripts.") == 1
+    assert "--connectors keep_actors.demo:connectors --sandbox weak" in done.stdout
+
+
+def test_who_stops_reading_ends_it(tmp_path: Path) -> None:
+    done = shell(tmp_path / "keep-demo", "keep demo --fast | head -1")
+    assert (done.stdout.count("\n"), "Traceback" in done.stderr) == (1, False)
+    wait_until_no_process_has(tmp_path)
+
+
 def test_its_picture_is_what_a_terminal_showed(tmp_path: Path) -> None:
     picture = PICTURE.read_text("utf-8")
     shown = "\n".join(re.sub(r"<[^>]*>", "", line) for line in picture.splitlines())
