@@ -37,6 +37,7 @@ from keep_sandbox.outcomes import (
     Refused,
     ScriptError,
     Value,
+    WorkerLost,
 )
 from keep_sandbox.worker import EXIT_NO_JAIL
 
@@ -173,13 +174,14 @@ class SandboxPool:
             return await self._run_sync(partial(inspect, source, methods, self._limits))
         async with self._slots:
             zygote, worker = await self._fresh(None)
-            call = JailedCall(zygote, worker, (source, dict(methods) if methods is not None else None), self._limits)
+            asked = (source, dict(methods) if methods is not None else None)
+            call = JailedCall(zygote, worker, asked, self._limits, self._replace)
             try:
                 await call.start()
                 outcome = await call.next()
             finally:
                 # A worker belongs to one workflow, and this belonged to none.
-                self._drop(zygote, worker)
+                self._drop(call.zygote, call.worker)
         return _inspection(outcome)
 
     # Taking a worker, and giving it back.
@@ -383,5 +385,7 @@ def _inspection(outcome: Outcome) -> Inspection:
             outcome = ProtocolViolation(message="an inspection that is none")
     message = f"the inspection ended with {type(outcome).__name__}"
     hint = "at the top level a script only declares; work belongs into handlers"
+    if isinstance(outcome, WorkerLost):
+        message, hint = "its worker process was ended from outside", "this says nothing about the script: try again"
     problem = Problem(code=Code.LOAD_ERROR, message=message, hint=hint)
     return Inspection(declaration=None, problems=[problem], problem_count=1)

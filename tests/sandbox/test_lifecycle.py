@@ -101,6 +101,25 @@ async def test_a_worker_that_is_killed_before_it_said_a_word_is_replaced_unseen(
             assert await drive(call) == FINE
 
 
+async def test_an_inspection_whose_worker_is_killed_is_done_by_another() -> None:
+    source = 'for (let i = 0; i < 3e6; i++); export default Keep.workflow({ name: "w", jobs: { a() {} } });'
+    async with SandboxPool.open(limits=PATIENT) as pool:
+        await pool.wait_for_spares()
+        doomed = pool.stats.worker_pids
+        for pid in doomed:
+            os.kill(pid, signal.SIGSTOP)
+        async with anyio.create_task_group() as tasks:
+
+            async def end_them() -> None:
+                for pid in doomed:
+                    os.kill(pid, signal.SIGKILL)
+
+            tasks.start_soon(end_them)
+            inspection = await pool.inspect(source)
+        assert inspection.declaration is not None
+        assert inspection.declaration.name == "w"
+
+
 async def test_a_worker_that_is_killed_after_it_said_a_word_is_lost() -> None:
     async with SandboxPool.open() as pool:
         async with pool.invoke("w", HEALTHY) as call:

@@ -204,6 +204,14 @@ def test_a_script_keeps_the_consumer_of_a_parked_run(parking: World) -> None:
     assert refused.value.reason is Reason.HANDLER_NOT_DECLARED
 
 
+@pytest.mark.parametrize("status", sorted(set(RunStatus) - {"active", "committed", "failed:logic"}))
+def test_however_a_run_stops_in_the_middle_of_a_call_it_is_parked(parking: World, status: RunStatus) -> None:
+    call = parking.sent("a1")
+    stopped = parking.model.update_handler_run_status(call.run_id, status)
+    assert (stopped.parked, parking.workflow().error, parking.states()["a1"]) == (True, "", "reserved")
+    parking.check()
+
+
 def test_the_journal_says_that_a_run_was_parked(parking: World) -> None:
     doubt: Mutation = parking.uncertain("a1")
     last = [each for each in parking.journal() if each.run_id == doubt.run_id][-1]

@@ -146,7 +146,7 @@ CREATE TABLE runs (
         (kind <> 'consumer' OR phase IN ('pending', 'preparing') OR prepare_result IS NOT NULL),
     CONSTRAINT only_consumers_park CHECK (on_unknown = 'pause' OR kind = 'consumer'),
     CONSTRAINT parked_run_has_stopped CHECK
-        (parked = 0 OR (on_unknown = 'park' AND status IN ('paused:reconciliation', 'failed:internal', 'crashed'))),
+        (parked = 0 OR (on_unknown = 'park' AND status NOT IN ('active', 'committed', 'failed:logic'))),
     CONSTRAINT consumer_run_says_what_it_saw CHECK ((kind = 'consumer') = (seen IS NOT NULL))
 ) STRICT;
 
