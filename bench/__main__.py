@@ -21,6 +21,9 @@ BENCHMARKS: Final = {
     "sandbox": Benchmark("one invocation in a kept worker, a one-shot worker and a thread", "bench.sandbox"),
     "runtime": Benchmark("whole consumer runs at 1, 100 and 1,000 workflows; CPU by room; syncs", "bench.runtime"),
     "cli": Benchmark("`keep status` and its kin, start included, with a million events and mutations", "bench.cli"),
+    "effects": Benchmark(
+        "a process killed around an external call: how often it happened, beside DBOS", "bench.effects"
+    ),
 }
 
 
@@ -48,7 +51,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     report = Report(chosen.name, as_json=chosen.json)
     module.run(report, quick=chosen.quick)
     report.end()
-    return 0
+    return 0 if report.kept else 1
 
 
 def listing() -> str:

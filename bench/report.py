@@ -1,6 +1,6 @@
 """What a benchmark says, for people or for programs: what it measures, its tables, and whether its goals were met.
 
-A missed goal is printed as missed and changes no exit code: this is a measurement, not a test.
+A missed goal is printed as missed and changes no exit code: this is a measurement, not a test. A broken promise does.
 """
 
 import json
@@ -17,6 +17,7 @@ class Column(NamedTuple):
     key: str
     heading: str
     decimals: int = 0
+    width: int = 9
 
 
 class Goal(NamedTuple):
@@ -26,8 +27,14 @@ class Goal(NamedTuple):
     met: bool
 
 
+class Promise(NamedTuple):
+    words: str
+    got: str
+    kept: bool
+
+
 class Report:
-    """Collects nothing but the goals: everything is printed as soon as it is known."""
+    """Collects nothing but goals and promises: everything is printed as soon as it is known."""
 
     def __init__(self, benchmark: str, *, as_json: bool, out: TextIO | None = None, err: TextIO | None = None) -> None:
         self._benchmark = benchmark
@@ -35,6 +42,7 @@ class Report:
         self._out = out or sys.stdout
         self._err = err or sys.stderr
         self._goals: list[Goal] = []
+        self._promises: list[Promise] = []
 
     def about(self, measures: Sequence[str], leaves_out: Sequence[str], facts: Mapping[str, Value]) -> None:
         """What is measured, what is not, and on what."""
@@ -78,13 +86,29 @@ class Report:
         if self._as_json:
             self._object(measure, {"goal": words, "value": value, "met": met, **more})
 
+    def promise(self, measure: str, words: str, value: float, *, kept: bool) -> None:
+        """What must be so, on any machine and at any speed, and what came out."""
+        self._promises.append(Promise(words, _shown(value, 0), kept))
+        if self._as_json:
+            self._object(measure, {"promise": words, "value": value, "kept": kept})
+
+    @property
+    def kept(self) -> bool:
+        """No promise was broken."""
+        return all(promise.kept for promise in self._promises)
+
     def end(self) -> None:
-        """The goals, together."""
-        if self._as_json or not self._goals:
+        """The goals, together, and the promises."""
+        if self._as_json:
             return
-        self._line("\nGoals")
+        if self._goals:
+            self._line("\nGoals")
         for goal in self._goals:
             self._line(f"  {'met   ' if goal.met else 'MISSED'}  {goal.words}: {goal.got}")
+        if self._promises:
+            self._line("\nPromises")
+        for promise in self._promises:
+            self._line(f"  {'kept  ' if promise.kept else 'BROKEN'}  {promise.words}: {promise.got}")
 
     def _object(self, measure: str, values: Mapping[str, object]) -> None:
         self._line(json.dumps({"benchmark": self._benchmark, "measure": measure, **values}, ensure_ascii=False))
@@ -106,7 +130,7 @@ class Table:
 
 
 def _width(column: Column) -> int:
-    return max(len(column.heading), 9)
+    return max(len(column.heading), column.width)
 
 
 def _shown(value: Value, decimals: int) -> str:
