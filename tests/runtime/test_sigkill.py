@@ -1,18 +1,9 @@
 """A whole runtime killed with SIGKILL at random moments, and its sandbox under it: nothing is done twice or lost."""
 
-import itertools
 import logging
 import os
 import random
-import signal
-import subprocess
-import sys
-import time
-from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import NamedTuple
 
 import anyio
 import pytest
@@ -21,165 +12,68 @@ from anyio.lowlevel import checkpoint
 import keep_actors
 from keep_actors import Keep, Policy
 from keep_actors.policy import Backoff
-from keep_storage import Store, invariants, reads
-from keep_storage.model import Event, EventStatus, MutationStatus, RunStatus, Workflow
-from keep_storage.sqlite import look_at
-from keep_storage.transaction import Queries
-from keep_storage.transitions import UNCERTAIN
-from tests.crash.driver import NO_LIMIT
-from tests.runtime.sigkill_child import EVENTS, WORKFLOWS, Outbox, script
+from tests.torture.audit import Audit
+from tests.torture.child import script
+from tests.torture.outside import Outbox, Outside, Published
+from tests.torture.torture import Torture, children, kill
 
 log = logging.getLogger(__name__)
 
-ROOT = Path(__file__).parents[2]
-KILLS = 6
-LINES_MAX = 250
-"""A run is eight lines of the journal: so many runs at most come to their end between two kills."""
-MOMENT_S = 0.03
-"""About as long as a run takes: the kill strikes anywhere in it, not only after what was heard."""
-
-
-class Count(NamedTuple):
-    """What became of events."""
-
-    consumed: int = 0
-    held: int = 0
-    """By a run whose call nobody knows the outcome of."""
-    happened: int = 0
-    """Of those that are held: it happened all the same."""
-    waiting: int = 0
-    """Behind a held one."""
-
-    def __add__(self, other: object) -> "Count":
-        assert isinstance(other, Count)
-        return Count(*(mine + its for mine, its in zip(self, other, strict=True)))
-
-
-def effects(ledger: Path) -> Counter[str]:
-    """How often something was done outside about each event."""
-    lines = ledger.read_text().splitlines() if ledger.exists() else []
-    return Counter(line.split()[0] for line in lines)
-
-
-def check_always(path: Path, ledger: Path, story: str) -> None:
-    """What is true at every moment, however a process ended."""
-    assert look_at(str(path))[1] == [], story
-    with Store.open(path) as store:
-        broken = invariants.check(store.queries(), deep=True)
-    assert not broken, f"{story}: {broken}"
-    twice = {event: times for event, times in effects(ledger).items() if times > 1}
-    assert not twice, f"{story}: done more than once: {twice}"
-
-
-def count(path: Path, ledger: Path, expected: dict[str, int], story: str) -> Count:
-    """What became of everything, when there is nothing left to do. `expected` is how many events each workflow has."""
-    check_always(path, ledger, story)
-    done = effects(ledger)
-    total = Count()
-    with Store.open(path) as store:
-        q = store.queries()
-        for name, events in expected.items():
-            workflow = reads.workflow_by_name(q, name)
-            assert workflow, f"{story}: {name} was lost"
-            total += count_in(q, workflow, events, done, f"{story}: {name}")
-    assert sum(done.values()) <= total.consumed + total.held, f"{story}: effects of nothing: {done}"
-    return total
-
-
-def count_in(q: Queries, workflow: Workflow, events: int, done: Counter[str], story: str) -> Count:
-    found = reads.events(q, workflow.id, "in", limit=NO_LIMIT)
-    assert [event.message_id for event in found] == [f"{workflow.name}/{i}" for i in range(events)], story
-    followed = {event.message_id for event in reads.events(q, workflow.id, "done", limit=NO_LIMIT)}
-    of_each = [what_became_of(q, event, done[event.message_id], event.message_id in followed, story) for event in found]
-    total = sum(of_each, start=Count())
-    assert total.held == bool(workflow.error), f"{story}: {workflow.error!r}, and holds {total.held}"
-    assert total.held or not total.waiting, f"{story}: {total.waiting} events wait for nothing"
-    assert len(followed) == total.consumed, f"{story}: something came of nothing"
-    return total
-
-
-def what_became_of(q: Queries, event: Event, effects: int, is_followed: bool, story: str) -> Count:
-    story = f"{story}: {event.message_id} is {event.status}"
-    runs = [reads.run(q, held.run_id) for held in reads.reservations_of_event(q, event.id)]
-    committed = [run for run in runs if run and run.status is RunStatus.COMMITTED]
-    if event.status is EventStatus.CONSUMED:
-        assert (len(committed), effects, is_followed) == (1, 1, True), story
-        outcomes = [mutation.status for run in runs if run for mutation in reads.mutations_of_run(q, run.id)]
-        assert outcomes.count(MutationStatus.APPLIED) == 1, f"{story}: {outcomes}"
-        return Count(consumed=1)
-    assert not committed, story
-    assert not is_followed, story
-    if event.status is EventStatus.PENDING:
-        assert effects == 0, f"{story}, and would be done again"
-        return Count(waiting=1)
-    assert event.status is EventStatus.RESERVED, story
-    assert event.reserved_by_run_id, story
-    holder = reads.run(q, event.reserved_by_run_id)
-    assert holder, story
-    assert holder.status is RunStatus.PAUSED_RECONCILIATION, f"{story} by a run that is {holder.status}"
-    [mutation] = reads.mutations_of_run(q, holder.id)
-    assert mutation.status in UNCERTAIN, f"{story} by a run that knows: {mutation.status}"
-    # Only a call that can be looked up is looked up; any other waits for a person.
-    assert mutation.reconcilable or mutation.status is MutationStatus.INDETERMINATE, f"{story}: {mutation.status}"
-    return Count(held=1, happened=effects)
-
-
-@contextmanager
-def life(path: Path, ledger: Path) -> Iterator[subprocess.Popen[str]]:
-    """A process at work. It is killed at the end, if it still lives."""
-    command = [sys.executable, "-m", "tests.runtime.sigkill_child", str(path), str(ledger)]
-    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
-        try:
-            yield process
-        finally:
-            process.kill()
-
-
-def hear(process: "subprocess.Popen[str]", lines: int | None = None) -> int:
-    """Wait for so many lines, or for the end. Returns how many came."""
-    assert process.stdout
-    return sum(1 for _ in itertools.islice(process.stdout, lines))
+KILLS = 5
+KILLS_MAX = 20
+"""On a machine so slow that no life came to do anything."""
 
 
 @pytest.mark.parametrize("seed", [1])
 def test_a_runtime_that_is_killed_again_and_again_does_nothing_twice_and_loses_nothing(
     seed: int, tmp_path: Path
 ) -> None:
-    rng = random.Random(seed)
-    path, ledger = tmp_path / "keep.db", tmp_path / "ledger.txt"
-    for kill in range(KILLS):
-        lines = rng.randrange(1, LINES_MAX)
-        story = f"seed {seed}, kill {kill} after {lines} lines"
-        with life(path, ledger) as process:
-            assert hear(process, lines) == lines, f"{story}: it came to its end first; give it more events"
-            time.sleep(rng.uniform(0, MOMENT_S))
-            process.kill()
-            assert process.wait() == -signal.SIGKILL, story
-        check_always(path, ledger, story)
-    with life(path, ledger) as process:
-        hear(process)
-        assert process.wait() == 0, f"seed {seed}"
-    total = count(path, ledger, dict.fromkeys(WORKFLOWS, EVENTS), f"seed {seed}")
-    log.info("seed %d: %s; interrupted: %s", seed, total, interrupted(path))
-    assert total.consumed + total.held + total.waiting == len(WORKFLOWS) * EVENTS
-    assert total.consumed > len(WORKFLOWS) * EVENTS / 4, f"seed {seed}: {total}: those that are not held go on"
-    assert interrupted(path), f"seed {seed}: no kill ever met a run"
+    def wanted(kills: int) -> bool:
+        return kills < KILLS or (kills < KILLS_MAX and not (tmp_path / "outside.txt").exists())
+
+    problems, figures = Torture(tmp_path, seed, log.info).go_on_while(wanted)
+    log.info("seed %d: %s", seed, figures)
+    assert problems == [], f"seed {seed}"
+    assert figures["effects outside"] == figures["events acknowledged"] > 0, f"seed {seed}"
 
 
-def interrupted(path: Path) -> Counter[str]:
-    """The runs that did not come to their end, by status."""
-    with Store.open(path) as store:
-        q = store.queries()
-        runs = [run for each in reads.workflows(q) for run in reads.runs(q, each.id, limit=NO_LIMIT)]
-    return Counter(run.status.value for run in runs if run.status is not RunStatus.COMMITTED)
+def test_an_audit_finds_what_was_lost_repeated_or_is_untrue(tmp_path: Path) -> None:
+    async def one_event() -> None:
+        outside, published = Outside(tmp_path / "outside.txt"), Published(tmp_path / "published.txt")
+        async with keep_actors.open(tmp_path / "keep.db", connectors=[Outbox(outside)], sandbox="thread") as keep:
+            await publish(keep, published, "send-0", 1)
+            await keep.wait_idle()
+
+    anyio.run(one_event)
+    assert (Audit(tmp_path).wrong(), Audit(tmp_path).unfinished()) == ([], [])
+    records = {name: (tmp_path / name).read_text() for name in ("outside.txt", "published.txt")}
+    found = {}
+    for what, name, text in (
+        ("repeated", "outside.txt", 2 * records["outside.txt"]),
+        ("untrue", "outside.txt", ""),
+        ("unknown", "outside.txt", f"{records['outside.txt']}send-0/0 mut_x\n"),
+        ("lost", "published.txt", f"{records['published.txt']}wanted send-0/1\nacknowledged send-0/1\n"),
+        ("unwanted", "published.txt", ""),
+    ):
+        (tmp_path / name).write_text(text)
+        found[what] = Audit(tmp_path).wrong()
+        (tmp_path / name).write_text(records[name])
+    assert found["repeated"] == ["send-0/0: done 2 times"]
+    assert found["untrue"] == ['{"event":"send-0/0"}: the ledger says applied, and nothing was done']
+    assert found["unknown"] == ["send-0/0: done 2 times", "send-0/0: done, and the ledger has no call mut_x"]
+    assert found["lost"] == ["send-0/1: acknowledged, and lost"]
+    assert found["unwanted"] == ["send-0/0: nobody published it"]
 
 
 # The sandbox alone.
 
-IN_DANGER = dict.fromkeys(WORKFLOWS[:12], EVENTS)
+EVENTS = 6
+IN_DANGER = tuple(f"{kind}-{number}" for number in range(6) for kind in ("post", "send"))
 WORKER_KILLS = 100
 ZYGOTE_KILLS = 3
 """Fewer than the pool accepts in so short a time."""
+MOMENT_S = 0.03
+"""About as long as a run takes: the kill strikes anywhere in it."""
 PATIENT = Policy(retry=Backoff(first_ms=10, cap_ms=50, attempts_max=1_000))
 
 
@@ -187,34 +81,45 @@ PATIENT = Policy(retry=Backoff(first_ms=10, cap_ms=50, attempts_max=1_000))
 @pytest.mark.parametrize("seed", [1])
 async def test_a_sandbox_that_is_killed_again_and_again_delays_runs_and_nothing_else(seed: int, tmp_path: Path) -> None:
     rng = random.Random(seed)
-    path, ledger = tmp_path / "keep.db", tmp_path / "ledger.txt"
+    outside, published = Outside(tmp_path / "outside.txt"), Published(tmp_path / "published.txt")
     async with (
-        keep_actors.open(path, connectors=[Outbox(ledger)], policy=PATIENT) as keep,
+        keep_actors.open(tmp_path / "keep.db", connectors=[Outbox(outside)], policy=PATIENT) as keep,
         anyio.create_task_group() as tasks,
     ):
-        for name, events in IN_DANGER.items():
-            await keep.deploy(script(name, events), grants="declared")
+        for name in IN_DANGER:
+            await publish(keep, published, name, EVENTS)
         tasks.start_soon(kill_at_random, rng)
         await until_done(keep)
         tasks.cancel_scope.cancel()
-    total = count(path, ledger, IN_DANGER, f"seed {seed}")
-    log.info("seed %d: %s; interrupted: %s", seed, total, interrupted(path))
-    assert total == Count(consumed=sum(IN_DANGER.values()))
-    assert set(interrupted(path)) == {RunStatus.PAUSED_TRANSIENT}
+    audit = Audit(tmp_path)
+    log.info("seed %d: %s", seed, audit.figures())
+    assert (audit.wrong(), audit.unfinished()) == ([], []), f"seed {seed}"
+    assert {name for name in audit.figures() if name.startswith("runs")} == {"runs committed", "runs paused:transient"}
 
 
 @pytest.mark.anyio
 async def test_a_zygote_that_is_killed_as_it_starts_is_replaced_like_any_other(tmp_path: Path) -> None:
-    async with keep_actors.open(tmp_path / "keep.db", connectors=[Outbox(tmp_path / "ledger.txt")]) as keep:
+    outside, published = Outside(tmp_path / "outside.txt"), Published(tmp_path / "published.txt")
+    async with keep_actors.open(tmp_path / "keep.db", connectors=[Outbox(outside)]) as keep:
         [first] = children(os.getpid())
         kill(first)
         # As soon as it is there: until it has said so, there is nobody to be heard of.
         while not (second := set(children(os.getpid())) - {first}):
             await checkpoint()
-        kill(*second)
-        await keep.deploy(script("send-1"), grants="declared")
+        kill(second.pop())
+        await publish(keep, published, "send-1", EVENTS)
         await keep.wait_idle()
         assert len(await keep.events("send-1", "done")) == EVENTS
+
+
+async def publish(keep: Keep, published: Published, name: str, events: int) -> None:
+    """Deploy a workflow and give it so many events."""
+    await keep.deploy(script(name), grants="declared")
+    for number in range(events):
+        event = f"{name}/{number}"
+        published.note("wanted", event)
+        await keep.publish(name, "in", message_id=event, title=f"Event {event}")
+        published.note("acknowledged", event)
 
 
 async def kill_at_random(rng: random.Random) -> None:
@@ -229,26 +134,9 @@ async def kill_at_random(rng: random.Random) -> None:
             kill(rng.choice(found))
 
 
-def kill(pid: int) -> None:
-    with suppress(ProcessLookupError):  # it may have been quicker
-        os.kill(pid, signal.SIGKILL)
-
-
-def children(parent: int) -> list[int]:
-    found: list[int] = []
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            text = stat.read_text()
-        except (FileNotFoundError, ProcessLookupError):  # it has just ended
-            continue
-        if int(text.rpartition(")")[2].split()[1]) == parent:
-            found.append(int(stat.parent.name))
-    return found
-
-
 async def until_done(keep: Keep) -> None:
     """Wait until every event has been consumed: what was cut short is tried again a moment later."""
-    for name, events in IN_DANGER.items():
-        while len(await keep.events(name, "done")) < events:
+    for name in IN_DANGER:
+        while len(await keep.events(name, "done")) < EVENTS:
             await keep.wait_idle()
             await anyio.sleep(MOMENT_S)
