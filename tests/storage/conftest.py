@@ -5,16 +5,22 @@ import pytest
 
 from keep_storage import Store
 from keep_storage.transaction import Database
-from tests.storage.databases import DATABASES
+from tests.storage.databases import DATABASES, Opened
 from tests.storage.world import CountingClock, World
 
 
 @pytest.fixture(params=DATABASES)
-def database(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Database]:
+def opened(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Opened]:
+    """An empty database, of every kind there is, and a look into it."""
+    opened = DATABASES[request.param](tmp_path)
+    yield opened
+    opened.database.close()
+
+
+@pytest.fixture
+def database(opened: Opened) -> Database:
     """An empty database, of every kind there is."""
-    database = DATABASES[request.param](tmp_path)
-    yield database
-    database.close()
+    return opened.database
 
 
 @pytest.fixture

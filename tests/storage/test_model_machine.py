@@ -9,10 +9,11 @@ import os
 import random
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, TypeVar
 
-import apsw
 import msgspec
 import pytest
 from hypothesis import HealthCheck, note, settings
@@ -50,6 +51,7 @@ from keep_storage.model import (
 from keep_storage.operations import HandlerSpec, Publish, Refused, Reserve, RunError, Together
 from keep_storage.reads import Snapshot
 from tests.storage import small_model as small
+from tests.storage.databases import DATABASES, Contents
 from tests.storage.due import check_agenda
 from tests.storage.world import WORKFLOW, World
 
@@ -130,26 +132,22 @@ ROOTS = """SELECT t.workflow_id, t.name, e.message_id, tr.workflow_id, tr.name, 
 
 
 class Duel:
-    """A store and the small model, given the same operations."""
+    """A store and the small model, given the same operations. On the first kind of database there is."""
 
     def __init__(self) -> None:
         self.now = 1_700_000_000_000
-        opened: list[apsw.Connection] = []
-        remember = opened.append
-        apsw.connection_hooks.append(remember)
-        try:
-            self.store = Store.in_memory(lambda: self.now)
-        finally:
-            apsw.connection_hooks.remove(remember)
-        [self.connection] = opened
+        self.folder = TemporaryDirectory()
+        self.opened = next(iter(DATABASES.values()))(Path(self.folder.name))
+        self.store = Store(self.opened.database, lambda: self.now)
         self.manager = ExecutionModelManager(self.store)
         self.state = small.empty()
-        self.tables = [
-            name for (name,) in self.connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")
-        ]
-        self.content = self.dump()
+        self.content = self.opened.contents()
         self.seen: Counter[str] = Counter()
         self.names = itertools.count(1)
+
+    def close(self) -> None:
+        self.store.close()
+        self.folder.cleanup()
 
     def step(self, operation: Operation) -> None:
         """Give both the operation, and compare."""
@@ -162,7 +160,7 @@ class Duel:
             self.is_refused(operation, rejected, expected)
             return
         assert expected is not None, f"the library allows what the model refuses: {operation}"
-        self.content = self.dump()
+        self.content = self.opened.contents()
         self.agree(expected)
         self.is_in_the_journal(operation, before)
         if isinstance(operation, ops.RevokePermission):
@@ -175,7 +173,7 @@ class Duel:
     def is_refused(self, operation: Operation, rejected: Rejected, expected: State | None) -> None:
         """By both; and nothing changed."""
         assert expected is None, f"the library refuses what the model allows: {rejected}"
-        assert self.dump() == self.content, "what was refused has changed something"
+        assert self.opened.contents() == self.content, "what was refused has changed something"
         self.seen.update((f"refused {type(operation).__name__}", f"refused because {rejected.reason}"))
 
     def agree(self, expected: State) -> None:
@@ -302,24 +300,20 @@ class Duel:
 
     def look(self) -> State:
         state: State = {
-            "reservations": {(row[0], row[1:]): {} for row in self.connection.execute(RESERVATIONS)},
-            "roots": {(row[:3], row[3:]): {} for row in self.connection.execute(ROOTS)},
-            "item_runs": {(row[0], row[1:]): {} for row in self.connection.execute("SELECT * FROM item_runs")},
+            "reservations": {(row[0], row[1:]): {} for row in self.opened.select(RESERVATIONS)},
+            "roots": {(row[:3], row[3:]): {} for row in self.opened.select(ROOTS)},
+            "item_runs": {(row[0], row[1:]): {} for row in self.opened.select("SELECT * FROM item_runs")},
         }
         for table, (key, columns, source) in LOOKS.items():
             keys, names = key.split(), columns.split()
-            found = self.connection.execute(f"SELECT {', '.join(keys + names)} FROM {source}")
+            found = self.opened.select(f"SELECT {', '.join(keys + names)} FROM {source}")
             state[table] = {
                 row[: len(keys)] if len(keys) > 1 else row[0]: dict(zip(names, row[len(keys) :], strict=True))
                 for row in found
             }
         return state
 
-    def dump(self) -> dict[str, list[tuple[Any, ...]]]:
-        """Every row of every table."""
-        return {table: self.connection.execute(f"SELECT * FROM {table}").fetchall() for table in self.tables}
-
-    def is_in_the_journal(self, operation: Operation, before: dict[str, list[tuple[Any, ...]]]) -> None:
+    def is_in_the_journal(self, operation: Operation, before: Contents) -> None:
         """Whatever happened left a trace; and what was written before stays as it was."""
         old, new = before["journal"], self.content["journal"]
         assert new[: len(old)] == old, "the journal is only appended to"
@@ -345,7 +339,7 @@ class Duel:
             said = tuple(msgspec.structs.asdict(answer).values())
             assert stored[said[:width]] == said, "the answer is not what was stored"
 
-    def is_what_was_there(self, gone: Grant, before: dict[str, list[tuple[Any, ...]]]) -> None:
+    def is_what_was_there(self, gone: Grant, before: Contents) -> None:
         """The answer of a removal is the row as it was."""
         assert tuple(msgspec.structs.asdict(gone).values()) in before["grants"]
 
@@ -361,7 +355,7 @@ class Duel:
             else:
                 assert expected is not None, f"the library allows what the model refuses: {operation}"
                 self.state = expected
-        self.content = self.dump()
+        self.content = self.opened.contents()
         self.agree(self.state)
 
 
@@ -1021,7 +1015,7 @@ class Machine(RuleBasedStateMachine):
         self.duel = Duel()
 
     def teardown(self) -> None:
-        self.duel.store.close()
+        self.duel.close()
 
     def author(self, choose: random.Random) -> Author:
         return Author(choose, self.duel.state, self.duel.names, self.duel.now)
@@ -1188,8 +1182,7 @@ MUST_BE_REACHED = (
 def test_a_long_walk_reaches_every_operation_and_every_deep_state() -> None:
     seen: Counter[str] = Counter()
     for seed in range(80):
-        duel = Duel()
-        with duel.store:
+        with closing(Duel()) as duel:
             walk(duel, random.Random(seed), steps=150)
         seen += duel.seen
 

@@ -20,6 +20,7 @@ from keep_storage.model import (
 )
 from keep_storage.operations import AskFirst, HandlerSpec, ItemScope, Reserve
 from keep_storage.reads import Due, HandlerView, Snapshot, TaskView
+from keep_storage.transaction import Database
 from tests.storage.due import check_agenda
 from tests.storage.world import HANDLERS, TOPICS, WORKFLOW, World
 
@@ -381,11 +382,10 @@ def test_sessions_come_newest_first_before_a_cursor(world: World) -> None:
     assert [session.id for session in reads.sessions(q, WORKFLOW, limit=1, before=made[2])] == [made[1]]
 
 
-def test_the_journal_ends_where_the_last_entry_is() -> None:
-    with Store.in_memory() as store:
-        assert reads.journal_end(store.queries()) == 0
-        world = World(store)
-        assert reads.journal_end(store.queries()) == world.journal()[-1].seq
+def test_the_journal_ends_where_the_last_entry_is(database: Database) -> None:
+    assert reads.journal_end(database.queries()) == 0
+    world = World(Store(database))
+    assert reads.journal_end(database.queries()) == world.journal()[-1].seq
 
 
 # What came in, what went out, what came of what.

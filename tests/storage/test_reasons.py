@@ -1,7 +1,6 @@
 """Every reason to refuse has a way to meet it, and a refusal changes nothing."""
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,7 +19,8 @@ from keep_storage.model import (
     Says,
 )
 from keep_storage.operations import AskFirst, HandlerSpec, ItemScope, Publish, Reserve
-from tests.storage.world import HANDLERS, TOPICS, WORKFLOW, CountingClock, World, contents, ordered
+from tests.storage.databases import Contents, Opened
+from tests.storage.world import HANDLERS, TOPICS, WORKFLOW, World, ordered
 
 Attempt = Callable[[World], Any]
 ATTEMPTS: list[tuple[Reason, Attempt]] = []
@@ -1212,28 +1212,24 @@ def test_every_reason_is_met() -> None:
 
 
 class Watched(ExecutionModelManager):
-    """A manager that looks at every row of the file before each operation."""
+    """A manager that looks at every row of the database before each operation."""
 
-    def __init__(self, store: Store, path: Path) -> None:
+    def __init__(self, store: Store, opened: Opened) -> None:
         super().__init__(store)
-        self.path = path
-        self.before: dict[str, list[tuple[object, ...]]] = {}
+        self.opened = opened
+        self.before: Contents = {}
 
     def execute(self, operation: Operation[Any]) -> Any:
-        self.before = contents(self.path)
+        self.before = self.opened.contents()
         return super().execute(operation)
 
 
 @pytest.mark.parametrize(("reason", "attempt"), ATTEMPTS, ids=lambda each: getattr(each, "__name__", str(each)))
-def test_a_refusal_says_why_and_changes_nothing(tmp_path: Path, reason: Reason, attempt: Attempt) -> None:
-    path = tmp_path / "keep.db"
-    with Store.open(path, CountingClock()) as store:
-        world = World(store)
-        watched = world.model = Watched(store, path)
-        with pytest.raises(Rejected) as refusal:
-            attempt(world)
-        assert contents(path) == watched.before
-        world.check()
+def test_a_refusal_says_why_and_changes_nothing(world: World, opened: Opened, reason: Reason, attempt: Attempt) -> None:
+    watched = world.model = Watched(world.store, opened)
+    with pytest.raises(Rejected) as refusal:
+        attempt(world)
+    assert opened.contents() == watched.before
 
     assert refusal.value.reason is reason, str(refusal.value)
     assert str(reason) in str(refusal.value)
