@@ -55,6 +55,7 @@ COLUMNS: Final = (
     Column("cannot_lost", "lost"),
     Column("cannot_at_last", "at last"),
     Column("dbos_effects", "DBOS: effects"),
+    Column("dbos_twice", "twice"),
     Column("dbos_lost", "lost"),
 )
 
@@ -110,6 +111,7 @@ def run(report: Report, *, quick: bool) -> None:
                 cannot_lost=sum(each.lost for each in cannot),
                 cannot_at_last=_range([each.effects_at_last for each in cannot]),
                 dbos_effects=_range([each.effects for each in dbos]),
+                dbos_twice=sum(each.effects > 1 for each in dbos) if dbos else None,
                 dbos_lost=sum(each.lost for each in dbos) if dbos else None,
             )
     _promises(report, ours)

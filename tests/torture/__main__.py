@@ -1,4 +1,4 @@
-"""`python -m tests.torture --minutes M [--seed S] [--folder F]`. Exits with 1 if anything was lost, done twice, untrue."""
+"""`python -m tests.torture --minutes M [--seed S] [--folder F]`. Exits with 1 if anything is lost, doubled, untrue."""
 
 import argparse
 import random
