@@ -37,32 +37,37 @@ def test_a_runtime_that_is_killed_again_and_again_does_nothing_twice_and_loses_n
     assert figures["effects outside"] == figures["events acknowledged"] > 0, f"seed {seed}"
 
 
-def test_an_audit_finds_what_was_lost_repeated_or_is_untrue(tmp_path: Path) -> None:
-    async def one_event() -> None:
+def test_an_audit_finds_what_was_lost_repeated_out_of_order_or_is_untrue(tmp_path: Path) -> None:
+    async def two_events() -> None:
         outside, published = Outside(tmp_path / "outside.txt"), Published(tmp_path / "published.txt")
         async with keep_actors.open(tmp_path / "keep.db", connectors=[Outbox(outside)], sandbox="thread") as keep:
-            await publish(keep, published, "send-0", 1)
+            await publish(keep, published, "send-0", 2)
             await keep.wait_idle()
 
-    anyio.run(one_event)
+    anyio.run(two_events)
     assert (Audit(tmp_path).wrong(), Audit(tmp_path).unfinished()) == ([], [])
     records = {name: (tmp_path / name).read_text() for name in ("outside.txt", "published.txt")}
+    first, second = records["outside.txt"].splitlines(keepends=True)
     found = {}
     for what, name, text in (
-        ("repeated", "outside.txt", 2 * records["outside.txt"]),
-        ("untrue", "outside.txt", ""),
-        ("unknown", "outside.txt", f"{records['outside.txt']}send-0/0 mut_x\n"),
-        ("lost", "published.txt", f"{records['published.txt']}wanted send-0/1\nacknowledged send-0/1\n"),
-        ("unwanted", "published.txt", ""),
+        ("repeated", "outside.txt", first + second + second),
+        ("out of order", "outside.txt", second + first),
+        ("untrue", "outside.txt", first),
+        ("unknown", "outside.txt", f"{first}{second}send-0/2 mut_x\n"),
+        ("lost", "published.txt", f"{records['published.txt']}wanted send-0/2\nacknowledged send-0/2\n"),
+        ("unwanted", "published.txt", records["published.txt"].partition("wanted send-0/1")[0]),
     ):
         (tmp_path / name).write_text(text)
         found[what] = Audit(tmp_path).wrong()
         (tmp_path / name).write_text(records[name])
-    assert found["repeated"] == ["send-0/0: done 2 times"]
-    assert found["untrue"] == ['{"event":"send-0/0"}: the ledger says applied, and nothing was done']
-    assert found["unknown"] == ["send-0/0: done 2 times", "send-0/0: done, and the ledger has no call mut_x"]
-    assert found["lost"] == ["send-0/1: acknowledged, and lost"]
-    assert found["unwanted"] == ["send-0/0: nobody published it"]
+    assert found == {
+        "repeated": ["send-0/1: done 2 times"],
+        "out of order": ["send-0/0: done after number 1"],
+        "untrue": ['{"event":"send-0/1"}: the ledger says applied, and nothing was done'],
+        "unknown": ["send-0/2: done, and the ledger has no call mut_x"],
+        "lost": ["send-0/2: acknowledged, and lost"],
+        "unwanted": ["send-0/1: nobody published it"],
+    }
 
 
 # The sandbox alone.

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Callable
-from contextlib import closing
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeAlias
 
@@ -50,12 +49,9 @@ def in_memory(_: Path) -> Opened:
 def in_a_file(folder: Path) -> Opened:
     """Looked at by a connection of its own, which sees what is committed."""
     path = str(folder / "keep.db")
-
-    def select(sql: str) -> Rows:
-        with closing(apsw.Connection(path, flags=apsw.SQLITE_OPEN_READONLY)) as connection:
-            return connection.execute(sql).fetchall()
-
-    return Opened(SqliteDatabase.open(path, now=0), select)
+    database = SqliteDatabase.open(path, now=0)
+    reader = apsw.Connection(path, flags=apsw.SQLITE_OPEN_READONLY)
+    return Opened(database, lambda sql: reader.execute(sql).fetchall())
 
 
 DATABASES: Final[dict[str, MakeDatabase]] = {"memory": in_memory, "file": in_a_file}

@@ -16,7 +16,7 @@ from keep_storage.sqlite import open_reader
 from keep_storage.transaction import Queries
 from keep_storage.transitions import UNCERTAIN
 from tests.crash.driver import NO_LIMIT
-from tests.torture.outside import Outside, Published
+from tests.torture.outside import Outside, Published, in_order_with
 
 MAY_HAVE_HAPPENED: Final = UNCERTAIN | {MutationStatus.APPLIED}
 
@@ -33,7 +33,13 @@ class Audit:
     def wrong(self) -> list[str]:
         """What must never be."""
         with closing(open_reader(str(self._path))) as reader, reader.snapshot():
-            return [*examine(self._path).problems, *self._repeated(), *self._lies(reader), *self._lost(reader)]
+            return [
+                *examine(self._path).problems,
+                *self._repeated(),
+                *self._disorder(),
+                *self._lies(reader),
+                *self._lost(reader),
+            ]
 
     def unfinished(self) -> list[str]:
         """What has not come to its end: something done, its event consumed by one run, and what follows published."""
@@ -62,6 +68,15 @@ class Audit:
 
     def _repeated(self) -> list[str]:
         return [f"{event}: done {times} times" for event, times in self._done_about.items() if times > 1]
+
+    def _disorder(self) -> Iterator[str]:
+        """What was done before something that it had to wait for."""
+        last: dict[str, int] = {}
+        for event, _ in self._effects:
+            line, number = in_order_with(event), int(event.partition("/")[2])
+            if number < last.get(line, 0):
+                yield f"{event}: done after number {last[line]}"
+            last[line] = number
 
     def _lies(self, q: Queries) -> Iterator[str]:
         """Where the ledger and the outside contradict each other."""

@@ -13,15 +13,16 @@ from typing import Final
 import anyio
 import anyio.to_thread
 import msgspec
+from msgspec.structs import replace
 
 import keep_actors
-from keep_actors import Backoff, Keep, Policy
+from keep_actors import Backoff, DeployRefused, Keep, Policy
 from keep_actors.escalation import Escalation, Verdict
 from keep_storage.errors import Rejected
 from tests.torture.audit import Audit
-from tests.torture.outside import Outbox, Outside, Published
+from tests.torture.outside import Outbox, Outside, Published, in_order_with
 
-KINDS: Final = ("post", "send", "read", "item", "risk")
+KINDS: Final = ("post", "send", "read", "park", "item", "risk")
 """What a workflow's name begins with says what its script does."""
 WORKFLOWS: Final = tuple(f"{kind}-{number}" for number in range(4) for kind in KINDS)
 BACKLOG: Final = 4
@@ -32,13 +33,14 @@ POLICY: Final = Policy(
     reconcile=Backoff(first_ms=10, cap_ms=100, attempts_max=3),
 )
 """Nobody gives up, and whoever cannot find out soon asks the person."""
+PARKS: Final = replace(POLICY, on_unknown="park", parked_max=3)
 PATIENCE_S: Final = 120
 
-_CALLS: Final = {"post": "post", "send": "send", "read": "post", "item": "post", "risk": "send"}
+_CALLS: Final = {"post": "post", "send": "send", "read": "post", "park": "send", "item": "post", "risk": "send"}
 
 
 def script(name: str) -> str:
-    """`post` can be looked up and `send` cannot; `read` looks outside first; `item` and `risk` are jobs with either."""
+    """`post` can be looked up, `send` cannot; `read` looks outside first; `park` goes on beside a doubt; else jobs."""
     kind = name.partition("-")[0]
     return (_JOB if kind in ("item", "risk") else _CONSUMER) % {
         "name": name,
@@ -54,8 +56,10 @@ export default Keep.workflow({
   consumers: {
     work: Keep.consumer({
       subscribe: ["in"],
+      orderingKey: "order",
       async prepare(ctx) {
         const [event] = await ctx.peek("in", { limit: 1 });
+        if (!event) return { reservations: [] };
         %(look)s
         return { reservations: [{ topic: "in", ids: [event.messageId] }], data: { event: event.messageId } };
       },
@@ -120,7 +124,8 @@ class World:
 
     async def _publish(self, name: str, event: str) -> None:
         if not is_job(name):  # a job finds by itself what is wanted
-            await self._keep.publish(name, "in", message_id=event, title=f"Event {event}")
+            payload = {"order": in_order_with(event)}
+            await self._keep.publish(name, "in", message_id=event, title=f"Event {event}", payload=payload)
         self._published.note("acknowledged", event)
 
     async def answer(self) -> None:
@@ -153,11 +158,26 @@ def is_job(name: str) -> bool:
     return name.startswith(("item", "risk"))
 
 
+async def deploy(keep: Keep, name: str) -> None:
+    """A worker may be killed as it looks at the script, and then nothing is deployed: whoever deploys does so again."""
+    while True:
+        try:
+            await keep.deploy(script(name), grants="declared")
+        except DeployRefused as refused:
+            if "WorkerLost" not in str(refused):
+                raise
+        else:
+            return
+
+
 async def live(folder: Path, seed: str, finish: bool) -> None:
     rng = random.Random(seed)
     outside, published = Outside(folder / "outside.txt"), Published(folder / "published.txt")
     outbox = Outbox(outside, rng, published)
-    async with keep_actors.open(folder / "keep.db", connectors=[outbox], policy=POLICY, runs_max=RUNS_MAX) as keep:
+    policies = {name: PARKS for name in WORKFLOWS if name.startswith("park")}
+    async with keep_actors.open(
+        folder / "keep.db", connectors=[outbox], policy=POLICY, policies=policies, runs_max=RUNS_MAX
+    ) as keep:
         print("ready", flush=True)
         world = World(keep, outside, published, rng, finish)
         async with anyio.create_task_group() as tasks:
@@ -165,7 +185,7 @@ async def live(folder: Path, seed: str, finish: bool) -> None:
             there = {workflow.name for workflow in await keep.workflows()}
             for name in WORKFLOWS:
                 if name not in there:
-                    await keep.deploy(script(name), grants="declared")
+                    await deploy(keep, name)
                 tasks.start_soon(world.publish, name)
             if finish:
                 await world.all_done(folder)
