@@ -92,8 +92,10 @@ async def test_a_sandbox_that_is_killed_again_and_again_delays_runs_and_nothing_
         anyio.create_task_group() as tasks,
     ):
         for name in IN_DANGER:
-            await publish(keep, published, name, EVENTS)
+            await publish(keep, published, name, EVENTS, start=False)
         tasks.start_soon(kill_at_random, rng)
+        for name in IN_DANGER:
+            await keep.resume(name)
         await until_done(keep)
         tasks.cancel_scope.cancel()
     audit = Audit(tmp_path)
@@ -117,9 +119,9 @@ async def test_a_zygote_that_is_killed_as_it_starts_is_replaced_like_any_other(t
         assert len(await keep.events("send-1", "done")) == EVENTS
 
 
-async def publish(keep: Keep, published: Published, name: str, events: int) -> None:
+async def publish(keep: Keep, published: Published, name: str, events: int, *, start: bool = True) -> None:
     """Deploy a workflow and give it so many events."""
-    await keep.deploy(script(name), grants="declared")
+    await keep.deploy(script(name), grants="declared", start=start)
     for number in range(events):
         event = f"{name}/{number}"
         published.note("wanted", event)
