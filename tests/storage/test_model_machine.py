@@ -10,6 +10,7 @@ import random
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, suppress
+from functools import cached_property
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, TypeVar
@@ -1010,9 +1011,10 @@ CHOICES = st.randoms(use_true_random=False)
 class Machine(RuleBasedStateMachine):
     """One workflow is deployed; everything else happens by chance."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.duel = Duel()
+    @cached_property
+    def duel(self) -> Duel:
+        """Made when it is needed: Hypothesis also makes machines that it never runs, nor tears down."""
+        return Duel()
 
     def teardown(self) -> None:
         self.duel.close()
