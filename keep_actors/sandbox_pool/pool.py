@@ -174,7 +174,7 @@ class SandboxPool:
             return await self._run_sync(partial(inspect, source, methods, self._limits))
         async with self._slots:
             zygote, worker = await self._fresh(None)
-            asked = (source, dict(methods) if methods is not None else None)
+            asked: tuple[str, dict[str, str] | None] = (source, None if methods is None else {**methods})
             call = JailedCall(zygote, worker, asked, self._limits, self._replace)
             try:
                 await call.start()
