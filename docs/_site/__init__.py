@@ -1,0 +1,1 @@
+"""What Sphinx does not know by itself about these pages."""
