@@ -1,4 +1,7 @@
-"""How the pages of this folder become a site: `sphinx-build -W docs site`. Nothing is fetched, neither here nor by a reader."""
+"""How the pages of this folder become a site: `sphinx-build -W docs site`.
+
+Nothing is fetched, neither when it is built nor when it is read.
+"""
 
 import sys
 from pathlib import Path
@@ -16,7 +19,9 @@ html_show_copyright = False
 html_show_sphinx = False
 
 exclude_patterns = ["_site"]
-nitpicky = False  # types of the standard library and of msgspec have no pages here; links between pages are always checked
+nitpicky = (
+    False  # types of the standard library and of msgspec have no pages here; links between pages are always checked
+)
 myst_heading_anchors = 3
 suppress_warnings = ["myst.header"]  # a page may begin a part with a smaller heading
 

@@ -1,6 +1,7 @@
 """The navigation, links between pages, and charts.
 
-A page that is in no part of the navigation is in its last one; a page that the navigation names and is not there is left out.
+A page that is in no part of the navigation is in its last one; a page that the navigation names and that is not there
+is left out.
 """
 
 import re
@@ -57,7 +58,7 @@ def _link_pages(app: Sphinx, tree: nodes.document) -> None:
 
 
 def _show_charts(_: Sphinx, tree: nodes.document) -> None:
-    """A chart in mermaid's words is shown in these words: to draw it would need a script from elsewhere, or a browser."""
+    """A chart in mermaid's words is shown in these words: to draw it takes a script from elsewhere, or a browser."""
     for block in tree.findall(nodes.literal_block):
         if block.get("language") == "mermaid":
             block["language"] = "text"

@@ -82,7 +82,9 @@ def _as_rst(lines: list[str]) -> list[str]:
 
 def _literals(words: str) -> str:
     # The letter of a plural may stand right behind `code` here, and may not there.
-    return re.sub(r"(?<!`)`([^`]+)`(?!`)(?=(\w?))", lambda found: f"``{found[1]}``" + ("\\ " if found[2] else ""), words)
+    return re.sub(
+        r"(?<!`)`([^`]+)`(?!`)(?=(\w?))", lambda found: f"``{found[1]}``" + ("\\ " if found[2] else ""), words
+    )
 
 
 def _write_reference(_: Sphinx, page: str, text: list[str]) -> None:

@@ -15,11 +15,9 @@ import pytest
 import keep_actors
 from examples.connectors import Gmail, Sheets, demo
 from keep_actors import Connector, Keep, Policy, mutation
-from keep_actors.connectors import Catalog
 from keep_actors.gate import ALLOWED, Ask, Stage, refusal
 from keep_actors.kernel import RestartPolicy
 from keep_actors.views import Attention
-from keep_sandbox.inspect import inspect as inspect_script
 from keep_sandbox.limits import DEFAULT_LIMITS
 from keep_storage.model import MESSAGE_ID_CHARS_MAX, PEEK_DEFAULT, PEEK_MAX, TITLE_CHARS_MAX, RunStatus
 from tests.runtime.world import MINUTE, world
@@ -27,7 +25,6 @@ from tests.runtime.world import MINUTE, world
 ROOT = Path(__file__).parents[2]
 SCRIPTS = (ROOT / "docs" / "scripts.md").read_text("utf-8")
 RUNTIME = (ROOT / "docs" / "runtime.md").read_text("utf-8")
-PERMISSIONS = (ROOT / "docs" / "permissions.md").read_text("utf-8")
 README = (ROOT / "README.md").read_text("utf-8")
 
 
@@ -49,11 +46,6 @@ def name_of(script: str) -> str:
     found = re.search(r'name: "(.*?)"', script)
     assert found
     return found.group(1)
-
-
-@pytest.mark.parametrize("script", blocks(SCRIPTS, "js"), ids=name_of)
-def test_every_script_of_the_documentation_is_accepted(script: str) -> None:
-    assert inspect_script(script, Catalog(demo()).kinds()).problems == []
 
 
 @pytest.mark.anyio
@@ -189,23 +181,6 @@ async def run_block(code: str, names: dict[str, Any]) -> None:
 
 
 @pytest.mark.anyio
-async def test_the_python_of_the_documentation_runs(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    program, *others = blocks(RUNTIME, "python")
-    assert len(others) > 4
-    names: dict[str, Any] = {}
-    exec(program.replace("anyio.run(main)", ""), names)
-    await names["main"]()
-    assert capsys.readouterr().out == 'Thank ann: outbox.send {"to":"ann","text":"Thank you!"} is applied\n'
-    async with keep_actors.open("orders.db", connectors=[names["Outbox"]()]) as keep:
-        names["keep"] = keep
-        for block in others:
-            await run_block(block, names)
-
-
-@pytest.mark.anyio
 async def test_a_person_settles_an_unknown_outcome_as_documented() -> None:
     names: dict[str, Any] = {}
     await run_block(next(each for each in blocks(RUNTIME, "python") if "say_that_it_happened" in each), names)
@@ -235,27 +210,12 @@ async def test_a_person_settles_an_unknown_outcome_as_documented() -> None:
         assert await box.keep.attention() == []
 
 
-@pytest.mark.anyio
-async def test_the_python_of_the_page_about_permissions_runs() -> None:
-    names: dict[str, Any] = {}
-    exec(blocks(RUNTIME, "python")[0].replace("anyio.run(main)", ""), names)
-    [block] = blocks(PERMISSIONS, "python")
-    await run_block(block, names)
-
-
 def test_every_kind_of_attention_is_documented() -> None:
     kinds = get_args(get_type_hints(Attention)["kind"])
     assert [row[0] for row in table(RUNTIME, "`kind`")] == [f"`{kind}`" for kind in kinds]
 
 
 # The README.
-
-
-def test_the_program_of_the_readme_prints_what_the_readme_says(tmp_path: Path) -> None:
-    [program] = blocks(README, "python")
-    printed = README.partition(program)[2].split("```")[2].strip()
-    done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stdout.strip()) == (0, printed), done.stderr
 
 
 def test_every_document_is_linked_from_the_readme() -> None:

@@ -1,0 +1,95 @@
+"""What a block of the documentation finds when it runs, by the comment before it: `<!-- setup: … -->`."""
+
+import re
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import anyio.from_thread
+import pytest
+
+import keep_actors
+import keep_sandbox
+import keep_storage
+from keep_actors import sandbox_pool
+from tests.docs.pages import ROOT
+
+
+class Page:
+    """One page on its way: the names that its blocks made, its folder, and what is to be undone."""
+
+    def __init__(
+        self, folder: Path, portal: anyio.from_thread.BlockingPortal, undo: ExitStack, patch: pytest.MonkeyPatch
+    ) -> None:
+        self.folder = folder
+        self.portal = portal
+        self.undo = undo
+        self.patch = patch
+        self.names: dict[str, Any] = {}
+
+    def open(self, path: str, **how: Any) -> keep_actors.Keep:
+        """A runtime in the page's event loop, until the page ends. Its scripts are ours: they run in threads."""
+        opened = keep_actors.open(self.folder / path, sandbox="thread", **how)
+        return self.undo.enter_context(self.portal.wrap_async_context_manager(opened))
+
+
+def _orders(page: Page) -> None:
+    """`SCRIPT` and `Outbox` of the first program of docs/runtime.md."""
+    text = (ROOT / "docs" / "runtime.md").read_text("utf-8")
+    program = text.partition("```python\n")[2].partition("```")[0]
+    exec(program.replace("anyio.run(main)", ""), page.names)
+
+
+def _keep(page: Page) -> None:
+    """`keep`, on the file that the page's first program left."""
+    page.names["keep"] = page.open("orders.db", connectors=[page.names["Outbox"]()])
+
+
+def _storage(page: Page) -> None:
+    page.names |= {name: getattr(keep_storage, name) for name in keep_storage.__all__}
+
+
+SOURCE = """
+export default Keep.workflow({ name: "files", topics: { in: {} }, consumers: { file: Keep.consumer({
+  subscribe: ["in"],
+  async prepare(ctx, state) {
+    await ctx.peek("in");
+    await ctx.gmail.search({});
+    return { reservations: [], data: state };
+  },
+}) } });
+"""
+
+
+def _sandbox(page: Page) -> None:
+    for module in (keep_sandbox, sandbox_pool):
+        page.names |= {name: getattr(module, name) for name in module.__all__}
+    page.names |= {"source": SOURCE, "workflow_id": "wf_1", "now": 1_700_000_000_000, "seed": 7, "result_json": "[]"}
+
+
+def _used(page: Page) -> None:
+    """`keep.db`, with a workflow in it, and a runtime at work on it."""
+    _orders(page)
+    keep = page.open("keep.db", connectors=[page.names["Outbox"]()])
+    page.portal.call(lambda: keep.deploy(page.names["SCRIPT"], grants="declared"))
+    page.portal.call(
+        lambda: keep.publish("orders", "order.paid", message_id="o-1", title="Order 1", payload={"customer": "ann"})
+    )
+    page.portal.call(keep.wait_idle)
+
+
+def _secret(page: Page) -> None:
+    page.patch.setenv("KEEP_SECRET", "a-long-random-secret")
+
+
+SETUPS: dict[str, Callable[[Page], None]] = {
+    "the orders of docs/runtime.md": _orders,
+    "keep is open": _keep,
+    "everything of keep_storage": _storage,
+    "a sandbox and a script": _sandbox,
+    "a file that is in use": _used,
+    "a secret in the environment": _secret,
+}
+
+AS_PROGRAM = re.compile(r"^anyio\.run\((\w+)\)$", re.MULTILINE)
