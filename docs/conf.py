@@ -30,5 +30,6 @@ autodoc_typehints = "signature"
 autodoc_typehints_format = "short"
 autodoc_preserve_defaults = True
 python_use_unqualified_type_names = True
+smartquotes = False  # the words as they were written
 toc_object_entries = False  # a thousand names in every menu
 python_maximum_signature_line_length = 100

@@ -14,8 +14,15 @@ from sphinx.application import Sphinx
 
 MARK = "<!-- reference -->"
 ROOTS = ["keep_actors", "keep_storage", "keep_sandbox"]
-PLAIN = ["keep_actors.views", "keep_actors.faults", "keep_storage.model"]
-"""Modules that are public as they are: what `Keep` answers with, and where tests may strike."""
+PLAIN: dict[str, list[str]] = {
+    "keep_actors.secret": ["Secret"],
+    "keep_actors.checking": ["check_scripts"],
+    "keep_actors.writing": ["writing_prompt"],
+    "keep_actors.views": [],
+    "keep_actors.faults": [],
+    "keep_storage.model": [],
+}
+"""Modules that the pages speak of and that list no public names: those that are. An empty list: all its classes."""
 
 
 def packages() -> Iterator[ModuleType]:
@@ -30,10 +37,10 @@ def packages() -> Iterator[ModuleType]:
 
 
 def public(module: ModuleType) -> list[str]:
-    """What a package says is public; of a module that says nothing, the classes that it defines."""
+    """What a package says is public; of a module that says nothing, what is listed here, or the classes it defines."""
     own = [name for name, each in vars(module).items() if getattr(each, "__module__", "") == module.__name__]
-    plain = [name for name in own if inspect.isclass(getattr(module, name)) and not name.startswith("_")]
-    return list(getattr(module, "__all__", plain))
+    classes = [name for name in own if inspect.isclass(getattr(module, name)) and not name.startswith("_")]
+    return list(getattr(module, "__all__", PLAIN.get(module.__name__) or classes))
 
 
 def entries(module: ModuleType, seen: dict[int, str]) -> Iterator[str]:
