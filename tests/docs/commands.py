@@ -1,5 +1,6 @@
 """Commands that the documentation shows: which are run, which are only checked, and why."""
 
+import importlib.util
 import re
 import shlex
 import tomllib
@@ -45,12 +46,12 @@ def _bench(words: list[str]) -> None:
     assert set(options) <= {"--quick", "--json"}
 
 
+def _module(words: list[str]) -> None:
+    assert importlib.util.find_spec(words[0]), f"there is no module {words[0]}"
+
+
 def _site(words: list[str]) -> None:
     assert words == ["-W", "docs", "site"], "tests/docs/test_site.py builds it like this"
-
-
-def _file(words: list[str]) -> None:
-    assert (ROOT / words[0]).is_file(), words[0]
 
 
 def _nothing(_: list[str]) -> None:
@@ -61,6 +62,7 @@ CHECKED: dict[str, tuple[str, Callable[[list[str]], None]]] = {
     "python3 -m venv": ("installs; `.ci/run` runs the README's", _nothing),
     "pip install": ("installs", _pip),
     ".": ("the reader's shell", _nothing),
+    "python -m": ("takes long; the module is there, and has tests", _module),
     "python -m bench": ("takes long; tests/bench runs it", _bench),
     "python examples/kill_between.py": ("tests/test_house.py runs it", _nothing),
     "python -m pytest": ("these tests", _nothing),

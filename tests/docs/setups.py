@@ -92,4 +92,7 @@ SETUPS: dict[str, Callable[[Page], None]] = {
     "a secret in the environment": _secret,
 }
 
+MODULES = {"testing.md": "docs_testing.py"}
+"""Pages whose later blocks import the first one, as a module of this name."""
+
 AS_PROGRAM = re.compile(r"^anyio\.run\((\w+)\)$", re.MULTILINE)

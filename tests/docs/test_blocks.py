@@ -27,7 +27,7 @@ from keep_actors.connectors import Catalog
 from keep_sandbox.inspect import inspect as inspect_script
 from tests.docs import commands
 from tests.docs.pages import PAGES, Block, all_blocks, blocks_of
-from tests.docs.setups import AS_PROGRAM, SETUPS, Page
+from tests.docs.setups import AS_PROGRAM, MODULES, SETUPS, Page
 from tests.docs.shown import SHOWN
 
 # Blocks that are what they are, wherever they stand.
@@ -99,6 +99,9 @@ class Story(Page):
             else:
                 exec(compiled, self.names)
         self.printed = printed.getvalue()
+        module = self.folder / MODULES.get(block.page, "")
+        if block.page in MODULES and not module.exists():
+            module.write_text(AS_PROGRAM.sub("", block.text), "utf-8")
 
     def shell(self, block: Block) -> None:
         self.printed = ""
