@@ -3,12 +3,14 @@
 import click
 
 from keep_actors.cli.given import connector_options, connectors_from
+from keep_actors.cli.terminal import json_line
 
 
 @click.command()
 @connector_options
 @click.option("--task", default="", metavar="TEXT", help="What the script is to do. It comes last.")
-def prompt(specs: tuple[str, ...], discovered: bool, task: str) -> None:
+@click.option("--json", "as_json", is_flag=True, help="One JSON object with the `prompt`, instead of the text.")
+def prompt(specs: tuple[str, ...], discovered: bool, task: str, as_json: bool) -> None:
     """Write the prompt for a model that is to write a script.
 
     It has the whole contract (structure, phases, what each may use, events, limits, common mistakes), a complete
@@ -27,4 +29,4 @@ def prompt(specs: tuple[str, ...], discovered: bool, task: str) -> None:
         text = writing_prompt(Catalog(connectors_from(specs, discovered)), task=task)
     except ConnectorDefinitionError as error:
         raise click.UsageError(str(error)) from None
-    click.echo(text, nl=False)
+    click.echo(json_line({"prompt": text}) if as_json else text, nl=as_json)

@@ -5,6 +5,7 @@ from pathlib import Path
 import click
 
 from keep_actors.cli.given import connector_options, connectors_from
+from keep_actors.cli.terminal import json_line
 
 
 @click.command()
@@ -14,7 +15,8 @@ from keep_actors.cli.given import connector_options, connectors_from
     type=click.Path(dir_okay=False, path_type=Path),
     help="The file to write, keep.d.ts say. The standard output unless it is said.",
 )
-def types(specs: tuple[str, ...], discovered: bool, out: Path | None) -> None:
+@click.option("--json", "as_json", is_flag=True, help="One JSON object with the `declarations`, instead of the text.")
+def types(specs: tuple[str, ...], discovered: bool, out: Path | None, as_json: bool) -> None:
     """Write TypeScript declarations for scripts.
 
     They have `Keep`, events, results, what `ctx` offers phase by phase, and the methods of the connectors that are
@@ -34,8 +36,9 @@ def types(specs: tuple[str, ...], discovered: bool, out: Path | None) -> None:
         text = declarations(Catalog(connectors_from(specs, discovered)))
     except ConnectorDefinitionError as error:
         raise click.UsageError(str(error)) from None
+    if out is None or as_json:
+        click.echo(json_line({"declarations": text}) if as_json else text, nl=as_json)
     if out is None:
-        click.echo(text, nl=False)
         return
     try:
         out.write_text(text, "utf-8")

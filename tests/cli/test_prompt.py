@@ -1,5 +1,6 @@
 """`keep prompt`: all that a model has to know, within a budget, and nothing that is not so."""
 
+import json
 import re
 from pathlib import Path
 from typing import Literal, NoReturn
@@ -10,6 +11,7 @@ from click.testing import CliRunner
 
 from examples.connectors import Gmail, Mail, Sheets, demo
 from keep_actors import Policy
+from keep_actors.cli.main import main
 from keep_actors.cli.prompt import prompt
 from keep_actors.connectors import Catalog, Connector, mutation, read
 from keep_actors.contract import contract
@@ -233,3 +235,14 @@ def test_the_command_prints_the_prompt_with_the_task_last() -> None:
     assert CliRunner().invoke(prompt, ["--connectors", "nowhere:demo"]).exit_code == 2
     nothing = CliRunner().invoke(prompt, [])
     assert "None: a script can only publish." in nothing.stdout
+
+
+def test_the_prompt_can_be_had_as_json() -> None:
+    plain = CliRunner().invoke(main, ["prompt", "--task", "file mails"])
+    as_json = CliRunner().invoke(main, ["prompt", "--task", "file mails", "--json"])
+    assert json.loads(as_json.output) == {"prompt": plain.output}
+
+
+def test_the_declarations_can_be_had_as_json() -> None:
+    plain, as_json = (CliRunner().invoke(main, ["types", *options]) for options in ([], ["--json"]))
+    assert json.loads(as_json.output) == {"declarations": plain.output}
