@@ -15,7 +15,14 @@ import keep_actors
 from keep_actors.cli import journal
 from keep_actors.cli.options import db_option, json_option
 from keep_actors.cli.terminal import plain
-from keep_actors.connectors import Connector, ConnectorDefinitionError, ConnectorLoadError, discover, load
+from keep_actors.connectors import (
+    Connector,
+    ConnectorDefinitionError,
+    ConnectorLoadError,
+    ConnectorNotOpened,
+    discover,
+    load,
+)
 from keep_actors.control.place import ControlUnavailable
 from keep_actors.deployment import DeployRefused
 from keep_actors.keep import Keep
@@ -29,6 +36,7 @@ from keep_storage.errors import Rejected, StorageError
 from keep_storage.model import JournalEntry, WorkflowStatus
 
 _REFUSALS: Final = (
+    ConnectorNotOpened,
     DeployRefused,
     Rejected,
     StorageError,

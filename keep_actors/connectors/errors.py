@@ -87,3 +87,7 @@ class ParamsError(Exception):
 
 class ConnectorLoadError(Exception):
     """A connector that was asked for by name could not be had. The text says which and why."""
+
+
+class ConnectorNotOpened(Exception):
+    """A connector's `open` failed, so the runtime did not start. The cause is what it raised."""

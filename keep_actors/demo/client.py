@@ -34,6 +34,11 @@ class Client:
         self._users = 0
 
     async def open(self) -> None:
+        folder = self._folder
+        if not folder.is_demo:
+            raise FileNotFoundError(
+                f"{folder.path} is no folder of a demo. Name one in the environment: KEEP_DEMO=FOLDER"
+            )
         self._users += 1
         if self._users > 1:
             return

@@ -15,6 +15,7 @@ from keep_actors.cli.main import main
 from keep_actors.cli.prompt import prompt
 from keep_actors.connectors import Catalog, Connector, mutation, read
 from keep_actors.contract import contract
+from keep_actors.demo import connectors as demo_connectors
 from keep_actors.gate import Stage
 from keep_actors.maintenance.prompt import messages_for
 from keep_actors.writing import example, writing_prompt
@@ -142,6 +143,19 @@ def test_the_prompt_fits_its_budget_with_five_connectors() -> None:
     assert tokens_of(text) < TOKENS_MAX
 
 
+DEMO = Catalog(demo_connectors())
+
+
+def test_the_prompt_fits_its_budget_with_the_connectors_of_the_demo() -> None:
+    assert tokens_of(writing_prompt(DEMO)) < TOKENS_MAX
+
+
+@pytest.mark.parametrize("file", sorted((ROOT / "keep_actors" / "demo").glob("*.js")), ids=lambda file: str(file.name))
+def test_everything_that_a_script_of_the_demo_uses_is_in_the_prompt(file: Path) -> None:
+    text, script = writing_prompt(DEMO).replace(example(), ""), file.read_text("utf-8")
+    assert used_by(script) - {each for each in used_by(script) if each in text} == set()
+
+
 def scripts() -> dict[str, str]:
     found = {file.name: file.read_text("utf-8") for file in (ROOT / "examples").glob("*.js")}
     documented = re.findall(r"^```js\n(.*?)^```$", (ROOT / "docs" / "scripts.md").read_text("utf-8"), re.DOTALL | re.M)
@@ -153,15 +167,20 @@ OWN = ("peek", "getByIds", "publish", "withItem", "item")
 
 @pytest.mark.parametrize("name", scripts())
 def test_everything_that_an_example_uses_is_in_the_prompt(name: str) -> None:
-    text, script = writing_prompt(Catalog(demo())), scripts()[name]
-    without_example = text.replace(example(), "")
-    used = set(re.findall(r"\bKeep\.\w+", script))
-    used |= {f"ctx.{first}" for first in re.findall(r"\bctx\.(\w+)", script) if first in OWN}
-    used |= {
-        f"ctx.{first}.{second}" for first, second in re.findall(r"\bctx\.(\w+)\.(\w+)", script) if first not in OWN
-    }
+    without_example = writing_prompt(Catalog(demo())).replace(example(), "")
+    used = used_by(scripts()[name])
     assert len(used) >= 3
     assert {each for each in used if each not in without_example} == set()
+
+
+def used_by(script: str) -> set[str]:
+    """Every helper of `Keep` and every member of `ctx` that a script names."""
+    named = re.findall(r"\bctx\.(\w+)\.(\w+)", script)
+    return {
+        *re.findall(r"\bKeep\.\w+", script),
+        *(f"ctx.{first}" for first in re.findall(r"\bctx\.(\w+)", script) if first in OWN),
+        *(f"ctx.{first}.{second}" for first, second in named if first not in OWN),
+    }
 
 
 WORDS = [

@@ -15,6 +15,7 @@ from click.testing import CliRunner
 from examples.connectors import demo
 from keep_actors.cli.types import types
 from keep_actors.connectors import Catalog, Connector, mutation, read
+from keep_actors.demo import connectors as demo_connectors
 from keep_actors.gate import ALLOWED, Ask, Stage
 from keep_actors.policy import Policy
 from keep_actors.schema_text import identifiers, type_of
@@ -59,6 +60,12 @@ def test_every_example_passes_strictly(tsc: str, tmp_path: Path) -> None:
     assert examples
     assert len(documented) > 3
     assert compiled(tsc, tmp_path, Catalog(demo()), *examples, *documented) == []
+
+
+def test_every_script_of_the_demo_passes_strictly(tsc: str, tmp_path: Path) -> None:
+    scripts = [file.read_text("utf-8") for file in (ROOT / "keep_actors" / "demo").glob("*.js")]
+    assert len(scripts) == 3
+    assert compiled(tsc, tmp_path, Catalog(demo_connectors()), *scripts) == []
 
 
 def test_the_compiler_finds_the_slip_in_the_example_of_the_specification(tsc: str, tmp_path: Path) -> None:

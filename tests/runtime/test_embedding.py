@@ -17,8 +17,10 @@ import keep_actors
 from examples.connectors import Sheets
 from examples.service import SCRIPT, app
 from keep_actors import Keep, Reason, Rejected
+from keep_actors.connectors import ConnectorNotOpened
 from keep_actors.kernel import ActorStopped
 from keep_storage import StorageOwned, Store, reads
+from tests.runtime.fakes import Fake
 
 ROOT = Path(__file__).parents[2]
 
@@ -176,3 +178,16 @@ async def test_a_runtime_that_has_ended_says_so(tmp_path: Path) -> None:
         pass
     with pytest.raises(ActorStopped):
         await keep.workflows()
+
+
+@pytest.mark.anyio
+async def test_a_connector_that_cannot_be_opened_is_named() -> None:
+    class Broken(Fake):
+        async def open(self) -> None:
+            raise FileNotFoundError("no credentials at /etc/fake")
+
+    words = "'fake' could not be opened: FileNotFoundError: no credentials"
+    with pytest.raises(ConnectorNotOpened, match=words) as raised:
+        async with keep_actors.open(":memory:", connectors=[Broken()], sandbox="thread"):
+            pass
+    assert isinstance(raised.value.__cause__, FileNotFoundError)
