@@ -55,6 +55,9 @@ from keep_storage.recovery import assert_no_orphaned_reserved_events
 
 log = logging.getLogger("keep_actors")
 
+_SERVICES = "keep"
+"""The supervisor of what everything needs."""
+
 _UNBOUNDED = 1 << 40
 """Inside the runtime a send is never refused: what can be waiting is bounded by the number of workflows."""
 
@@ -174,13 +177,21 @@ def _server(
     return Server(listening)
 
 
+def _why_it_ended(group: ExceptionGroup[Exception]) -> Escalated | None:
+    """The one error of a runtime. Without the storage a workflow cannot be given up either: the storage comes first."""
+    escalated = [each for each in group.exceptions if isinstance(each, Escalated)]
+    if len(escalated) < len(group.exceptions):
+        return None
+    return min(escalated, key=lambda each: each.supervisor != _SERVICES)
+
+
 class Services:
     """The two actors that everything needs. If one of them fails, so does the runtime."""
 
     def __init__(self, storage: StorageActor, reading: ReadingActor, time: Time) -> None:
         self.storage = storage
         self.reading = reading
-        self.supervisor = Supervisor("keep", time)
+        self.supervisor = Supervisor(_SERVICES, time)
         never = RestartPolicy(restarts_max=0)
         self.supervisor.start("storage", lambda _: storage, policy=never)
         self.supervisor.start("reading", lambda _: reading, policy=never)
@@ -237,8 +248,8 @@ class Runtime:
                     await self._come_to_an_end(grace_ms)
                 tasks.cancel_scope.cancel()
         except ExceptionGroup as group:
-            if len(group.exceptions) == 1 and isinstance(group.exceptions[0], Escalated):
-                raise group.exceptions[0] from group.exceptions[0].__cause__
+            if (why := _why_it_ended(group)) is not None:
+                raise why from why.__cause__
             raise
         if failure is not None:
             raise failure

@@ -1,8 +1,10 @@
 """Fault points: each is there, and what a test does there is what would have gone wrong there."""
 
+import anyio
 import pytest
 
 from keep_actors.faults import Point
+from keep_actors.kernel import ActorDied, Escalated, RestartPolicy
 from keep_storage.errors import StorageUnavailable
 from keep_storage.model import EventStatus, MutationStatus
 from tests.runtime.fakes import Fake, applies_and_raises
@@ -88,3 +90,26 @@ async def test_a_commit_that_fails_is_tried_again() -> None:
     assert faults.struck == 1
     assert event.status is EventStatus.CONSUMED
     assert fake.texts == ["m1"]
+
+
+async def test_a_storage_that_dies_while_a_workflow_is_given_up_ends_the_runtime_with_one_error() -> None:
+    """Found by the simulator: both supervisors escalate at once, and the caller got a group of two."""
+    struck = False
+
+    def strike(point: Point, _: str) -> None:
+        if struck and point in (Point.RECEIVED, Point.COMMIT):
+            raise RuntimeError(point)
+
+    async def live() -> None:
+        nonlocal struck
+        async with world(Fake(), faults=strike, restart=RestartPolicy(restarts_max=0)) as box:
+            await box.keep.deploy(PUTS)
+            struck = True
+            with pytest.raises(ActorDied):
+                await box.publish("flow", "in", "m1")
+            await anyio.sleep_forever()
+
+    with pytest.raises(Escalated) as caught:
+        await live()
+    assert caught.value.child == "storage"
+    assert str(caught.value.__cause__) == Point.COMMIT
