@@ -6,6 +6,7 @@ a supervisor the next incarnation takes over the mailbox, so those not yet taken
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable
 from typing import Any, Generic, TypeVar
 
 import anyio
@@ -21,6 +22,9 @@ T = TypeVar("T")
 
 class Actor(ABC, Generic[M]):
     """The class to derive from: state in `__init__`, behaviour in `receive`. A task group starts `run`."""
+
+    pace: Callable[[], Awaitable[None]] | None = None
+    """Awaited before each message is taken, if a test has put something here to hold the actor back."""
 
     def __init__(self, name: str, *, mailbox_capacity: int = 1000) -> None:
         self.name = name
@@ -47,6 +51,8 @@ class Actor(ABC, Generic[M]):
         self._started = True
         try:
             while await self.mailbox.wait():
+                if self.pace is not None:
+                    await self.pace()
                 await self.receive(self.mailbox.take())
         except BaseException as error:
             if not self._supervised:
