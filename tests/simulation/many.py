@@ -1,0 +1,76 @@
+"""Many seeds, on all cores, until they are done or the time is up."""
+
+import logging
+import multiprocessing
+import os
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from itertools import count
+
+import msgspec
+
+from tests.simulation.story import Told, tell
+from tests.simulation.trace import Figures
+
+CHUNK = 20
+
+
+class Batch(msgspec.Struct):
+    """What some seeds came to."""
+
+    figures: Figures
+    failed: list[Told]
+
+
+def some(seeds: list[int], failures_max: int = 1) -> Batch:
+    """Let these seeds happen here, one after the other. Stops when enough have failed."""
+    logging.disable(logging.CRITICAL)
+    batch = Batch(Figures(settled_by={}, edges=set()), [])
+    for seed in seeds:
+        told = tell(seed)
+        batch.figures.add(told.figures)
+        if told.violation:
+            batch.failed.append(told)
+            if len(batch.failed) >= failures_max:
+                break
+    return batch
+
+
+def many(
+    first: int,
+    seeds: int,
+    *,
+    seconds: float | None = None,
+    jobs: int | None = None,
+    failures_max: int = 1,
+    progress: Callable[[int, float, int], None] = lambda _, __, ___: None,
+) -> Batch:
+    """Let seeds happen on `jobs` cores. Ends early when the time is up, or when enough have failed."""
+    total, began = Batch(Figures(settled_by={}, edges=set()), []), time.monotonic()
+    jobs = jobs or os.cpu_count() or 1
+    todo = _chunks(first, seeds)
+    with ProcessPoolExecutor(jobs, mp_context=multiprocessing.get_context("spawn")) as pool:
+        running: set[Future[Batch]] = set()
+        while True:
+            late = seconds is not None and time.monotonic() - began > seconds
+            enough = len(total.failed) >= failures_max
+            while len(running) < 2 * jobs and not late and not enough and (chunk := next(todo, None)):
+                running.add(pool.submit(some, chunk, failures_max))
+            if not running:
+                break
+            done, running = wait(running, return_when=FIRST_COMPLETED)
+            for each in done:
+                batch = each.result()
+                total.figures.add(batch.figures)
+                total.failed += batch.failed
+            progress(total.figures.seeds, time.monotonic() - began, len(total.failed))
+    total.failed.sort(key=lambda each: each.seed)
+    return total
+
+
+def _chunks(first: int, seeds: int) -> Iterator[list[int]]:
+    for start in count(first, CHUNK):
+        if start >= first + seeds:
+            return
+        yield list(range(start, min(start + CHUNK, first + seeds)))

@@ -1,0 +1,265 @@
+"""`python -m tests.simulation.planted`: bugs put into a copy of the product, each of which the simulator has to find.
+
+A simulator that finds nothing proves nothing, unless it is known what it would have found. For each bug the report
+says which seed caught it and what was seen.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import click
+import msgspec
+
+ROOT: Final = Path(__file__).parents[2]
+_COPIED: Final = ("keep_actors", "storage", "sandbox", "tests")
+
+
+class Bug(NamedTuple):
+    """What is changed, and where."""
+
+    name: str
+    path: str
+    old: str
+    new: str
+
+
+BUGS: Final = (
+    Bug(
+        "the events of an uncertain run are released",
+        "storage/keep_storage/disposition.py",
+        "return Disposition.HOLD_UNCERTAIN",
+        "return Disposition.RELEASE",
+    ),
+    Bug(
+        "a retry does not take over the reservations",
+        "storage/keep_storage/runs.py",
+        "    rows.transfer_reservations(tx, failed.id, retry.id, now)\n",
+        "",
+    ),
+    Bug(
+        "what a consumer publishes is written before its commit",
+        "keep_actors/execution.py",
+        "        publishes, logs = tuple(context.publishes), self._logs()\n"
+        "        await context.record.save(CommitConsumer(",
+        "        publishes, logs = tuple(context.publishes), self._logs()\n"
+        "        from keep_storage.operations import PublishEvents\n"
+        "        await context.record.save(PublishEvents(context.workflow.id, publishes))\n"
+        "        publishes = ()\n"
+        "        await context.record.save(CommitConsumer(",
+    ),
+    Bug(
+        "a call that happened in an item is made again by the next run",
+        "storage/keep_storage/mutations.py",
+        "    if known.status is MutationStatus.APPLIED:\n"
+        "        return changed(known, run.workflow_id, run.id, mutation=known.id, replayed=True)\n",
+        "    if known.status is MutationStatus.APPLIED:\n        return _record_again(tx, run, known, op, now)\n",
+    ),
+    Bug(
+        "an alarm is lost when there is another",
+        "keep_actors/runtime.py",
+        "        else:\n            self._clock.set(workflow_id, at)\n\n    def let_go",
+        "        elif self._clock.next_at is None:\n            self._clock.set(workflow_id, at)\n\n    def let_go",
+    ),
+    Bug(
+        "a crash empties the mailbox",
+        "keep_actors/kernel/actor.py",
+        "            self.mailbox = predecessor.mailbox\n",
+        "            self.mailbox = predecessor.mailbox\n            self.mailbox.drain()\n",
+    ),
+    Bug(
+        "an actor is let go while a message waits",
+        "keep_actors/kernel/directory.py",
+        "        if len(actor.mailbox):\n            return False\n        actor.stop()\n",
+        "        actor.mailbox.drain()\n        actor.stop()\n",
+    ),
+    Bug(
+        "`next` is skipped when nothing was reserved",
+        "keep_actors/execution.py",
+        "        self._note_phase(Phase.EMITTING)\n        await self._commit_consumer(await",
+        "        self._note_phase(Phase.EMITTING)\n"
+        "        if not prepared.reservations:\n"
+        "            return await self._commit_consumer(None)\n"
+        "        await self._commit_consumer(await",
+    ),
+    Bug(
+        "an event of another workflow can be reserved",
+        "storage/keep_storage/sql/queries.sql",
+        "WHERE t.workflow_id = :workflow_id AND t.name = :topic AND t.declared = 1;",
+        "WHERE t.name = :topic AND t.declared = 1 ORDER BY e.id IS NULL, t.workflow_id = :workflow_id LIMIT 1;",
+    ),
+    Bug(
+        "a retry of `next` is not told the stored result",
+        "keep_actors/execution.py",
+        "mutation_result_for_next(self._retried))",
+        "mutation_result(MutationOutcome.NONE))",
+    ),
+    Bug(
+        "a commit that failed is taken for one that happened",
+        "keep_actors/storage_actor.py",
+        "                apply.fail(_same_for_another_caller(error))\n            return\n",
+        "                apply.answer(None)\n            return\n",
+    ),
+    Bug(
+        "a call that timed out is taken for one that did not happen",
+        "keep_actors/connectors/method.py",
+        "                return Unknown(_late(timeout_ms))\n",
+        "                return DidNotHappen(FailureClass.TRANSIENT, _late(timeout_ms))\n",
+    ),
+    Bug(
+        "a lost answer is taken for a failure",
+        "keep_actors/connectors/method.py",
+        "            case Raised(error=Uncertain() as error):\n                return Unknown(_words(error))\n",
+        "            case Raised(error=Uncertain() as error):\n"
+        "                return DidNotHappen(FailureClass.TRANSIENT, _words(error))\n",
+    ),
+    Bug(
+        "the absence of an effect is believed at once",
+        "keep_actors/connectors/method.py",
+        "            case Returned(value=NotApplied()) if waited_ms < self.settle_ms:\n",
+        "            case Returned(value=NotApplied()) if waited_ms < 0:\n",
+    ),
+    Bug(
+        "a connector that cannot tell is taken to have found nothing",
+        "keep_actors/reconcile.py",
+        "            return _not_yet(mutation, verdict, policy, now, rng)\n",
+        '            return FailMutation(mutation.id, "", Resolver.RECONCILIATION)\n',
+    ),
+    Bug(
+        "a commit does not consume its events",
+        "storage/keep_storage/runs.py",
+        "    rows.consume_events(tx, run.id, now)\n",
+        "",
+    ),
+    Bug(
+        "what a dead incarnation wanted to write is written",
+        "keep_actors/workflow_actor.py",
+        "                if message.work_id == self._work_id:\n",
+        "                if message.work_id:\n",
+    ),
+    Bug(
+        "an actor that crashed does not recover its run",
+        "keep_actors/workflow_actor.py",
+        "                    await self._write(recovery(self.name))\n",
+        "",
+    ),
+    Bug(
+        "an order that a producer saw is not published",
+        "keep_actors/execution.py",
+        "commit(context.run_id, self._next_run_at(), publishes, state",
+        "commit(context.run_id, self._next_run_at(), publishes[1:], state",
+    ),
+    Bug(
+        "what came while a consumer looked is no news to it",
+        "keep_actors/workflow_actor.py",
+        "handler.name, phase, _writes(outlook, handler), on_unknown))",
+        "handler.name, phase, None, on_unknown))",
+    ),
+    Bug(
+        "an operation that is refused leaves a part of itself",
+        "storage/keep_storage/store.py",
+        "    except Exception as error:\n        tx.undo()\n",
+        "    except Exception as error:\n        tx.release()\n",
+    ),
+    Bug(
+        "the time to wake a consumer is forgotten",
+        "storage/keep_storage/runs.py",
+        "    rows.set_wake_at(tx, prepared, op.wake_at, now)\n",
+        "    rows.set_wake_at(tx, prepared, None, now)\n",
+    ),
+    Bug(
+        "a person's verdict that it did not happen keeps the events",
+        "storage/keep_storage/mutations.py",
+        "            rows.release_events(tx, run.id, now)\n",
+        "            pass\n",
+    ),
+    Bug(
+        "recovery forgets approved calls that were in the air",
+        "storage/keep_storage/recovery.py",
+        "    for mutation in rows.calls_left_in_doubt(tx, op.workflow_id):\n",
+        "    for mutation in rows.calls_left_in_doubt(tx, op.workflow_id)[:0]:\n",
+    ),
+    Bug(
+        "events have no ordering key",
+        "storage/keep_storage/events.py",
+        "ordering_key=ordering_key(event.payload, topics[event.topic].ordering),",
+        "ordering_key=None,",
+    ),
+    Bug(
+        "the end of a run is not told to its actor when others wait",
+        "keep_actors/workflow_actor.py",
+        "            self.mailbox.put_first([Ended(work_id)])\n",
+        "            if not len(self.mailbox):\n                self.mailbox.put_first([Ended(work_id)])\n",
+    ),
+)
+
+
+class Caught(msgspec.Struct):
+    """Which seed caught a bug, after how many, and what was seen; -1 if none did."""
+
+    bug: str
+    seed: int
+    seeds: int
+    violation: str
+    seconds: float
+
+
+def plant(bug: Bug, where: Path) -> None:
+    """A copy of the tree with the bug in it."""
+    for each in _COPIED:
+        shutil.copytree(ROOT / each, where / each, ignore=shutil.ignore_patterns("__pycache__"))
+    path = where / bug.path
+    text = path.read_text("utf-8")
+    assert text.count(bug.old) == 1, f"{bug.name}: {bug.path} has the place {text.count(bug.old)} times"
+    path.write_text(text.replace(bug.old, bug.new), "utf-8")
+
+
+def catch(bug: Bug, seeds: int, first: int = 0) -> Caught:
+    """Plant a bug in a copy and let the simulator look for it, in a process of its own."""
+    began = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="planted-") as folder:
+        where = Path(folder)
+        plant(bug, where)
+        paths = os.pathsep.join(str(where / each) for each in (".", "storage", "sandbox"))
+        done = subprocess.run(
+            [sys.executable, "-m", "tests.simulation.until_caught", str(first), str(seeds)],
+            cwd=where,
+            env={**os.environ, "PYTHONPATH": paths},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    took = time.monotonic() - began
+    if done.returncode not in (0, 1):
+        return Caught(bug.name, -1, seeds, f"the simulator itself failed: {done.stderr[-500:]}", took)
+    seed, _, violation = done.stdout.strip().partition(" ")
+    return Caught(bug.name, int(seed), int(seed) - first + 1 if seed != "-1" else seeds, violation, took)
+
+
+@click.command()
+@click.option("--seeds", default=2_000, show_default=True, help="How many seeds there are to find each bug.")
+@click.option("--jobs", default=os.cpu_count() or 1, help="Bugs to look for at a time.")
+@click.option("--only", default="", help="Only bugs with this in their name.")
+def main(seeds: int, jobs: int, only: str) -> None:
+    """Plant each bug and say which seed caught it. Ends with 1 if one was not."""
+    wanted = [bug for bug in BUGS if only in bug.name]
+    missed = 0
+    with ThreadPoolExecutor(jobs) as pool:
+        running = [pool.submit(catch, bug, seeds) for bug in wanted]
+        for number, each in enumerate(as_completed(running), 1):
+            caught = each.result()
+            missed += caught.seed < 0
+            found = f"seed {caught.seed:<5}" if caught.seed >= 0 else "NOT FOUND"
+            click.echo(f"{number:>2} of {len(wanted)}  {found:<10} {caught.bug}: {caught.violation[:150]}")
+    click.echo(f"{len(wanted) - missed} of {len(wanted)} planted bugs were found within {seeds} seeds")
+    sys.exit(1 if missed else 0)
+
+
+if __name__ == "__main__":
+    main()
