@@ -156,12 +156,6 @@ BUGS: Final = (
         "commit(context.run_id, self._next_run_at(), publishes[1:], state",
     ),
     Bug(
-        "what came while a consumer looked is no news to it",
-        "keep_actors/workflow_actor.py",
-        "handler.name, phase, _writes(outlook, handler), on_unknown))",
-        "handler.name, phase, None, on_unknown))",
-    ),
-    Bug(
         "an operation that is refused leaves a part of itself",
         "storage/keep_storage/store.py",
         "    except Exception as error:\n        tx.undo()\n",
