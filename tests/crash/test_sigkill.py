@@ -65,6 +65,7 @@ def test_what_a_killed_process_acknowledged_is_there(seed: int, tmp_path: Path) 
         story = f"seed {seed}, kill {kill} after {lines} lines"
         with child(path, ledger) as process:
             said = said_by(process, lines)
+            process.send_signal(signal.SIGSTOP)  # so that it does not come to its end while another tries to start
             with pytest.raises(StorageOwned, match=str(process.pid)):
                 Store.open(path)
             process.kill()

@@ -128,12 +128,13 @@ async def assert_good(box: World, bank: Bank, words: str) -> None:
 @pytest.mark.parametrize("blind", [False, True], ids=["found by the connector", "told by a person"])
 @pytest.mark.parametrize("loses", [False, True], ids=["the answer is lost", "the request is lost"])
 async def test_whenever_the_process_is_killed_the_payment_is_made_once(
-    mode: Mode, blind: bool, loses: bool, tmp_path: Path
+    mode: Mode, blind: bool, loses: bool, tmp_path: Path, anyio_backend_name: str
 ) -> None:
     bank = Bank(blind=blind, loses=loses)
     pictures = await pictures_of(tmp_path / "keep.db", mode, bank, VirtualTime(START))
     assert len(pictures) >= 16, "the doubt, the checks, the pause, the outcome and the rest are a commit each"
-    for number, picture in enumerate(pictures):
+    # What is in the file does not depend on the event loop: all of them on one, and every fourth on the other.
+    for number, picture in enumerate(pictures[:: 1 if anyio_backend_name == "asyncio" else 4]):
         path = picture.restore(tmp_path / str(number))
         with left_in(path) as q:
             assert invariants.check(q, deep=True) == [], picture.words

@@ -6,6 +6,7 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from contextlib import contextmanager
 from itertools import count
 
 import msgspec
@@ -25,16 +26,27 @@ class Batch(msgspec.Struct):
 
 def some(seeds: list[int], failures_max: int = 1) -> Batch:
     """Let these seeds happen here, one after the other. Stops when enough have failed."""
-    logging.disable(logging.CRITICAL)
     batch = Batch(Figures(settled_by={}, edges=set()), [])
-    for seed in seeds:
-        told = tell(seed)
-        batch.figures.add(told.figures)
-        if told.violation:
-            batch.failed.append(told)
-            if len(batch.failed) >= failures_max:
-                break
+    with quietly():
+        for seed in seeds:
+            told = tell(seed)
+            batch.figures.add(told.figures)
+            if told.violation:
+                batch.failed.append(told)
+                if len(batch.failed) >= failures_max:
+                    break
     return batch
+
+
+@contextmanager
+def quietly() -> Iterator[None]:
+    """A storm is no news: nothing is logged in the block."""
+    before = logging.root.manager.disable
+    logging.disable(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        logging.disable(before)
 
 
 def many(

@@ -56,7 +56,7 @@ from tests.storage.databases import DATABASES, Contents
 from tests.storage.due import check_agenda
 from tests.storage.world import WORKFLOW, World
 
-EXAMPLES = int(os.environ.get("KEEP_MACHINE_EXAMPLES", "80"))
+EXAMPLES = int(os.environ.get("KEEP_MACHINE_EXAMPLES", "50"))
 STEPS = int(os.environ.get("KEEP_MACHINE_STEPS", "60"))
 
 T = TypeVar("T")
