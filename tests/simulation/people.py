@@ -59,6 +59,10 @@ class People:
                         self._left -= 1
                         at_once.start_soon(self._act, self._story.keep, random.Random(own.getrandbits(64)))
 
+    async def hurry(self, keep: Keep, rng: random.Random) -> None:
+        """Publish something, now: perhaps while a consumer is looking."""
+        await self.attempt("publish", partial(self._publish, keep, rng))
+
     async def _act(self, keep: Keep, rng: random.Random) -> None:
         """Mostly what waits for a person; else anything."""
         waits = self._story.waits_for_people()

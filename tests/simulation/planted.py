@@ -32,6 +32,12 @@ class Bug(NamedTuple):
 
 BUGS: Final = (
     Bug(
+        "what came while a consumer looked is no news to it",
+        "keep_actors/workflow_actor.py",
+        "    return next(each.writes for each in outlook.snapshot.handlers if each.name == handler.name)\n",
+        "    return 1 << 60\n",
+    ),
+    Bug(
         "the events of an uncertain run are released",
         "storage/keep_storage/disposition.py",
         "return Disposition.HOLD_UNCERTAIN",

@@ -62,6 +62,8 @@ def _smaller(climate: Climate) -> Iterator[Climate]:
             yield replace(climate, **{switch: False})
     if climate.slow:
         yield replace(climate, slow=0.0)
+    if climate.hurries:
+        yield replace(climate, hurries=0)
     for name, least in _LEAST.items():
         value: int = getattr(climate, name)
         for fewer in sorted({least, (least + min(value, 64)) // 2, value - 1}):

@@ -11,6 +11,7 @@ from anyio.abc import TaskGroup
 
 from keep_actors import Grant, Keep
 from keep_actors.connectors import Catalog
+from keep_actors.faults import Point
 from keep_actors.kernel import ActorError, Escalated, RestartPolicy
 from keep_actors.maintenance import Proposal, RepairFailed, RepairTask
 from keep_actors.sandbox_pool import SandboxPool
@@ -106,6 +107,8 @@ class Story:
         self._rng = random.Random(f"{seed}:runtime")
         self._ids = Ids(self.time.now, random.Random(f"{seed}:ids"))
         self._between = random.Random(f"{seed}:between")
+        self._haste = random.Random(f"{seed}:haste")
+        self._hurries = climate.hurries
         self._turns = 0
         self._slowness = random.Random(f"{seed}:slowness")
         self._process: Process | None = None
@@ -293,11 +296,20 @@ class Story:
             grants="explicit",
             maintainer=Mender(self._seed) if self.climate.repairs else None,
             restart=RestartPolicy(),
-            faults=self._storm.reach,
+            faults=self._reach,
             turns=self._turn,
             takes_s=self._takes_s,
             on_crash=self._crashed,
         )
+
+    def _reach(self, point: Point, whose: str) -> None:
+        # Drawn whether it is used or not, as everything is.
+        hurries = self._haste.random() < 0.1
+        if point is Point.INVOKED and hurries and self._storm.on and self._hurries and self.keep is not None:
+            assert self._tasks is not None, "the story has begun"
+            self._hurries -= 1
+            self._tasks.start_soon(self.people.hurry, self.keep, random.Random(self._haste.getrandbits(64)))
+        self._storm.reach(point, whose)
 
     def _engine(self, here: Here) -> SandboxPool:
         return SandboxPool("thread", TRUSTED_LIMITS, PoolPolicy(), here)

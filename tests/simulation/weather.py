@@ -49,6 +49,8 @@ class Climate(msgspec.Struct, frozen=True):
     """There is a maintainer."""
     turns_max: int = 1
     """How many others may run before a piece of blocking work is done."""
+    hurries: int = 0
+    """How often something is published the moment a handler has looked."""
     slow: float = 0.0
     """How often a piece of blocking work takes its time."""
     unknown: str = "pause"
@@ -79,6 +81,7 @@ def climate(seed: int) -> Climate:
         turns_max=rng.choice([1, 1, 2, 4]),
         slow=rng.choice([0.0, 0.02, 0.1, 0.3]),
         unknown=rng.choice(UNKNOWN_MODES),
+        hurries=rng.choice([0, 1, 2]),
     )
 
 
