@@ -3,6 +3,7 @@
 import logging
 import multiprocessing
 import os
+import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
@@ -62,7 +63,8 @@ def many(
     total, began = Batch(Figures(settled_by={}, edges=set()), []), time.monotonic()
     jobs = jobs or os.cpu_count() or 1
     todo = _chunks(first, seeds)
-    with ProcessPoolExecutor(jobs, mp_context=multiprocessing.get_context("spawn")) as pool:
+    spawn = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(jobs, mp_context=spawn, initializer=_end_with, initargs=(os.getpid(),)) as pool:
         running: set[Future[Batch]] = set()
         while True:
             late = seconds is not None and time.monotonic() - began > seconds
@@ -79,6 +81,17 @@ def many(
             progress(total.figures.seeds, time.monotonic() - began, len(total.failed))
     total.failed.sort(key=lambda each: each.seed)
     return total
+
+
+def _end_with(parent: int) -> None:
+    """Who waits for work of a process that was killed would wait for ever."""
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(1)
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
 
 
 def _chunks(first: int, seeds: int) -> Iterator[list[int]]:
