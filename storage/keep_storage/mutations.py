@@ -391,6 +391,8 @@ def _let_workflow_go_on(tx: Transaction, run: Run, outcome: MutationOutcome, now
     if run.parked:
         if outcome is MutationOutcome.FAILURE:
             rows.unpark(tx, run.id)
+            # Another run of the handler may be under way that has looked before, and found nothing.
+            rows.count_write_for_consumer(tx, run)
         return
     workflow = workflows.existing(tx, run.workflow_id)
     if workflow.error_run_id == run.id:

@@ -375,6 +375,10 @@ def count_write(tx: Transaction, topic_id: int) -> None:
     tx.run("count_write", {"id": topic_id})
 
 
+def count_write_for_consumer(tx: Transaction, run: Run) -> None:
+    tx.run("count_write_for_consumer", {"workflow_id": run.workflow_id, "consumer": run.handler})
+
+
 def inherit_roots(tx: Transaction, event_id: str, run_id: str) -> None:
     tx.run("inherit_roots", {"event_id": event_id, "run_id": run_id})
 

@@ -758,6 +758,9 @@ def settle(s: State, mutation_id: str, outcome: str, who: str, result: str | Non
         let_go(s, run_id, "skipped")
     if run["parked"]:
         run["parked"] = outcome in FOR_GOOD
+        for key, topic in s["topics"].items() if outcome == "failure" else ():
+            if key[0] == run["workflow_id"] and topic["consumer"] == run["handler"]:
+                topic["writes"] += 1
     elif stopped:
         workflow["pending_retry_run_id"] = run_id if outcome in FOR_GOOD else None
 

@@ -117,6 +117,18 @@ def test_an_outcome_that_comes_during_another_run_does_not_disturb_it(parking: W
     assert parking.states()["a1"] == "consumed"
 
 
+def test_what_a_parked_run_releases_is_news_to_a_run_that_has_looked_before(parking: World) -> None:
+    doubt = parking.uncertain("a1", reconcilable=True)
+    file_one(parking, "b1")
+    looked = parking.prepared()
+    parking.model.fail_mutation(doubt.id, "not found", Resolver.RECONCILIATION)
+    parking.model.update_consumer_phase(looked.id, Phase.EMITTING)
+    parking.model.commit_consumer(looked.id)
+    assert parking.states() == {"a1": "pending", "a2": "pending", "b1": "consumed"}
+    assert parking.has_news("file")
+    parking.check()
+
+
 def test_a_parked_run_that_a_person_skips_is_told_so_in_next(parking: World) -> None:
     doubt = parking.uncertain("a1")
     parking.model.skip_mutation(doubt.id, by="ann")

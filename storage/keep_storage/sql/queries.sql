@@ -365,6 +365,10 @@ RETURNING id;
 -- A topic got an event, or a pending one of it changed.
 UPDATE topics SET writes = writes + 1 WHERE id = :id;
 
+-- name: count_write_for_consumer
+-- Something is there for a consumer again, also for a run of it that has looked already.
+UPDATE topics SET writes = writes + 1 WHERE workflow_id = :workflow_id AND consumer = :consumer;
+
 -- name: place_of_event
 -- Which event an id belongs to.
 SELECT topic_id, message_id FROM events WHERE id = :id;
