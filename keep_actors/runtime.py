@@ -9,8 +9,7 @@ from pathlib import Path
 
 import anyio
 
-from keep_actors.connectors import Catalog, Connector, ConnectorNotOpened
-from keep_actors.connectors.attempt import attempt, described
+from keep_actors.connectors import Catalog, Connector
 from keep_actors.control.place import listen, place_of
 from keep_actors.control.server import Server
 from keep_actors.faults import Faults, no_faults
@@ -118,9 +117,7 @@ async def open(  # noqa: A001  # `keep_actors.open(...)` is how it is called
         pool = await stack.enter_async_context(
             SandboxPool.open(mode=sandbox, limits=limits or limits_for(sandbox), policy=pool_policy)
         )
-        for connector in catalog.connectors:
-            await _opened(connector)
-            stack.push_async_callback(connector.close)
+        await stack.enter_async_context(catalog.opened())
         committed, thread = Signal(), WorkerThread()
         services = Services(
             StorageActor(
@@ -153,15 +150,6 @@ async def open(  # noqa: A001  # `keep_actors.open(...)` is how it is called
         runtime = Runtime(host, services, committed, restart or RestartPolicy(), grants, sinks, server)
         async with runtime.running(shutdown_grace_ms) as keep:
             yield keep
-
-
-async def _opened(connector: Connector) -> None:
-    """Whatever it raises is told with its name: nobody else knows which one it was."""
-    with attempt() as tried:
-        await connector.open()
-    if tried.error is not None:
-        words = f"The connector {connector.name!r} could not be opened: {described(tried.error)}"
-        raise ConnectorNotOpened(words) from tried.error
 
 
 def _server(

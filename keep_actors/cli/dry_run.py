@@ -69,7 +69,7 @@ def dry_run(
     import anyio
 
     from keep_actors import dry_run as trying
-    from keep_actors.connectors import ConnectorDefinitionError
+    from keep_actors.connectors import ConnectorDefinitionError, ConnectorNotOpened
     from keep_actors.deployment import DeployRefused
     from keep_actors.sandbox_pool import SandboxUnavailable
     from keep_sandbox import EngineUnsuitable, JailUnavailable
@@ -94,7 +94,14 @@ def dry_run(
         _show_problems(file, source, refused)
     except (ConnectorDefinitionError, ValueError) as error:
         raise click.UsageError(str(error)) from None
-    except (trying.DryRunRefused, StorageError, SandboxUnavailable, JailUnavailable, EngineUnsuitable) as error:
+    except (
+        trying.DryRunRefused,
+        ConnectorNotOpened,
+        StorageError,
+        SandboxUnavailable,
+        JailUnavailable,
+        EngineUnsuitable,
+    ) as error:
         raise click.ClickException(plain(str(error))) from None
     else:
         say(_json(report) if as_json else _text(report))

@@ -1,12 +1,14 @@
 """All connectors of one host, and their methods by the names that scripts use."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from types import MappingProxyType
 from typing import NoReturn
 
+from keep_actors.connectors.attempt import attempt, described
 from keep_actors.connectors.connector import Connector
-from keep_actors.connectors.errors import ConnectorDefinitionError, PreconditionFailed
+from keep_actors.connectors.errors import ConnectorDefinitionError, ConnectorNotOpened, PreconditionFailed
 from keep_actors.connectors.method import Method
 from keep_sandbox.invocation import MethodKind
 
@@ -26,6 +28,19 @@ class Catalog:
         """In the order given: the order to open them in, and to close them against."""
         self.methods: Mapping[str, Method] = MappingProxyType(methods)
         """By full name: `sheets.appendRow`."""
+
+    @asynccontextmanager
+    async def opened(self) -> AsyncIterator[None]:
+        """Open them all, and at the end close them, the last first. Raises `ConnectorNotOpened`, which says which."""
+        async with AsyncExitStack() as stack:
+            for connector in self.connectors:
+                with attempt() as tried:
+                    await connector.open()
+                if tried.error is not None:
+                    words = f"The connector {connector.name!r} could not be opened: {described(tried.error)}"
+                    raise ConnectorNotOpened(words) from tried.error
+                stack.push_async_callback(connector.close)
+            yield
 
     def get(self, full_name: str) -> Method | None:
         """The method that a script calls by this name, if there is one."""

@@ -6,8 +6,8 @@ It is given doors whose connectors have no code that changes anything, a reader'
 
 import random
 from collections import Counter
-from collections.abc import AsyncIterator, Iterable, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import Iterable, Mapping
+from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -87,7 +87,7 @@ async def dry_run(
         stack.callback(reader.close)
         pool = await stack.enter_async_context(SandboxPool.open(mode=sandbox, limits=limits_for(sandbox)))
         if call_reads:
-            await stack.enter_async_context(_opened(looking))
+            await stack.enter_async_context(looking.opened())
         inspection = await pool.inspect(source, looking.kinds())
         policy = policy or Policy()
         declared = deployment.checked(inspection, looking.methods, "UTC", policy, at)
@@ -119,15 +119,6 @@ async def dry_run(
             old=await perform(past) if past is not None else None,
             not_run=sorted(declared.declaration.jobs),
         )
-
-
-@asynccontextmanager
-async def _opened(catalog: Catalog) -> AsyncIterator[None]:
-    async with AsyncExitStack() as stack:
-        for connector in catalog.connectors:
-            await connector.open()
-            stack.push_async_callback(connector.close)
-        yield
 
 
 def _stored(grants: Iterable[Grant], workflow_id: str, major: int) -> list[StoredGrant]:

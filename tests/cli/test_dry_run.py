@@ -231,6 +231,16 @@ def test_what_cannot_be_done_is_said(shell: Shell, arguments: list[str], code: i
     assert words in done.stderr
 
 
+def test_a_connector_that_cannot_be_opened_is_named(shell: Shell) -> None:
+    opening = '    async def open(self) -> None:\n        raise OSError("no route to the shop")\n\n    @read\n'
+    shell.write("shop.py", SHOP.replace("    @read\n", opening))
+    done = shell.dry_run("shipping.js")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "The connector 'shop' could not be opened: OSError: no route to the shop" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert "could not be opened" not in shell.dry_run("shipping.js", "--no-reads").stderr
+
+
 def test_a_file_that_is_no_database_of_ours_is_refused(shell: Shell) -> None:
     (shell.folder / "keep.db").unlink()
     shell.write("keep.db", "")
