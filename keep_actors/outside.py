@@ -25,6 +25,7 @@ from keep_actors.context import CannotGoOn, RunContext
 from keep_actors.failures import Failure, logic
 from keep_actors.faults import Point
 from keep_actors.host import Doors
+from keep_actors.permissions import day_of
 from keep_actors.policy import Policy
 from keep_actors.telemetry import names
 from keep_storage.model import FailureClass, Json, Mutation, MutationStatus
@@ -41,8 +42,6 @@ from keep_storage.operations import (
 from keep_storage.outcomes import in_doubt
 
 Outcome = TypeVar("Outcome", bound=ReadOutcome | MutationOutcome)
-
-_DAY_MS = 86_400_000
 
 
 def permitted(context: RunContext, method: Method) -> None:
@@ -70,8 +69,7 @@ def counted(context: RunContext, method: Method) -> None:
     """Count a call that is about to be made, where the grant says how many a day there may be."""
     per_day = context.envelope.limits(method.permission).per_day
     if per_day is not None:
-        day = context.host.time.now() // _DAY_MS
-        context.record.note(UseGrant(context.run_id, method.permission, day, per_day))
+        context.record.note(UseGrant(context.run_id, method.permission, day_of(context.host.time.now()), per_day))
 
 
 def checked_params(context: RunContext, method: Method, text: Json) -> Params:

@@ -5,12 +5,13 @@ widens it.
 """
 
 from collections.abc import Iterable, Mapping
-from typing import Literal
+from typing import Final, Literal
 
 import msgspec
 
 from keep_actors.connectors import Catalog, Method
 from keep_storage import reads
+from keep_storage.ids import Millis
 from keep_storage.model import Grant as StoredGrant
 from keep_storage.model import GrantPolicy
 from keep_storage.operations import GrantPermission
@@ -18,6 +19,9 @@ from keep_storage.transaction import Queries
 
 Accepted = Literal["explicit", "declared", "all"]
 """What a script is granted without being told by name: nothing, what it names, or every method of every connector."""
+
+
+_DAY_MS: Final = 86_400_000
 
 
 class Grant(msgspec.Struct, frozen=True):
@@ -79,6 +83,11 @@ class Envelope:
 
     def limits(self, permission: str) -> Limits:
         return msgspec.json.decode(self._grants[permission].limits, type=Limits)
+
+
+def day_of(now: Millis) -> int:
+    """The day that a call counts for, where a grant says how many a day there may be. Days are those of UTC."""
+    return now // _DAY_MS
 
 
 def grants_of(q: Queries, version_id: str) -> list[StoredGrant]:

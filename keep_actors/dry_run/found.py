@@ -1,7 +1,7 @@
 """What a file has for a dry run, read in one moment on a connection that cannot write."""
 
 from collections.abc import Callable, Mapping
-from typing import Final, TypeVar
+from typing import TypeVar
 
 import msgspec
 
@@ -11,6 +11,7 @@ from keep_actors.dry_run.report import DryRunRefused
 from keep_actors.host import Declared, Script
 from keep_actors.keep_reads import version_number
 from keep_actors.kernel import WorkerThread
+from keep_actors.permissions import day_of
 from keep_storage import reads
 from keep_storage.errors import Rejected
 from keep_storage.ids import Millis
@@ -19,8 +20,6 @@ from keep_storage.model import Json, ScriptVersion, Workflow
 from keep_storage.transaction import Queries, Reader
 
 T = TypeVar("T")
-
-_DAY_MS: Final = 86_400_000
 
 
 class Found(msgspec.Struct, frozen=True):
@@ -67,7 +66,7 @@ def find(q: Queries, declared: Declared, against: str | None, at: Millis) -> Fou
         major=latest.major if latest is not None else 1,
         against=old,
         grants=grants,
-        used={each: reads.calls_on_day(q, workflow.id, each, at // _DAY_MS) for each in permissions_known},
+        used={each: reads.calls_on_day(q, workflow.id, each, day_of(at)) for each in permissions_known},
         states={handler.name: handler.state for handler in reads.handlers(q, workflow.id)},
         pending=backlog.load(q, workflow.id, topics),
     )
