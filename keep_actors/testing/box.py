@@ -11,12 +11,12 @@ from typing import Any, TypeVar
 
 import anyio
 from anyio.abc import TaskGroup
-from msgspec.structs import replace
 
 from keep_actors.connectors import Catalog, Connector
 from keep_actors.faults import Faults, Point, no_faults
 from keep_actors.keep import Deployed, Keep
 from keep_actors.kernel import Question, RestartPolicy, Time, VirtualTime
+from keep_actors.limits import limits_for
 from keep_actors.maintenance import Maintainer
 from keep_actors.messages import Message
 from keep_actors.permissions import Accepted
@@ -29,13 +29,11 @@ from keep_actors.testing.life import Died, Here
 from keep_actors.testing.outside import Outside
 from keep_actors.testing.pace import Pace
 from keep_actors.testing.process import Process
-from keep_sandbox.limits import TRUSTED_LIMITS
 from keep_storage import Store, invariants
 from keep_storage.transaction import Queries
 
 T = TypeVar("T")
 
-_HOST_CALLS = 2_000
 _MS = {"ms": 1, "seconds": 1_000, "minutes": 60_000, "hours": 3_600_000, "days": 86_400_000}
 
 
@@ -279,4 +277,4 @@ class Box:
 
 def _in_thread_mode(here: Here) -> SandboxPool:
     """Scripts run where everything runs, by the same rules as in a process of their own."""
-    return SandboxPool("thread", replace(TRUSTED_LIMITS, host_calls=_HOST_CALLS), PoolPolicy(), here)
+    return SandboxPool("thread", limits_for("thread"), PoolPolicy(), here)
