@@ -249,10 +249,10 @@ def peek(q: Queries, workflow_id: str, topic: str, *, limit: int = PEEK_DEFAULT,
 
 def peek_one(q: Queries, workflow_id: str, topic: str, message_id: str) -> Event | None:
     """The pending event with this message id, unless it waits for a parked run."""
-    found = event(q, workflow_id, topic, message_id)
-    held = claim(q, workflow_id, topic, message_id)
-    waits = found is None or found.status is not EventStatus.PENDING or held is None or held.held_back_by is not None
-    return None if waits else found
+    found = claim(q, workflow_id, topic, message_id)
+    if found is None or found.status is not EventStatus.PENDING or found.held_back_by is not None:
+        return None
+    return event(q, workflow_id, topic, message_id)
 
 
 def events(q: Queries, workflow_id: str, topic: str, *, limit: int = PEEK_DEFAULT, after: int = 0) -> list[Event]:

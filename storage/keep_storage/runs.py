@@ -124,7 +124,9 @@ def create_retry_run(tx: Transaction, op: CreateRetryRun, now: Millis) -> Change
             "start a fresh run.",
         )
     admission = _admit(tx, op.session_id, failed.handler)
-    if admission.pending_retry_run_id != failed.id and not (failed.parked and not admission.pending_retry_run_id):
+    # A parked run goes on when nothing else owes its `next`.
+    owed = admission.pending_retry_run_id or (failed.id if failed.parked else None)
+    if owed != failed.id:
         reject(
             Reason.NOT_THE_PENDING_RETRY,
             f"Run {failed.id!r} is not the pending retry of workflow {admission.workflow_id!r}.",
