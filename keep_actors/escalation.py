@@ -3,27 +3,15 @@
 One structure for the library, the command line and the console. Never a matter for repair.
 """
 
-from collections.abc import Mapping
-from typing import Final, Literal, assert_never
-
 import msgspec
 
 from keep_actors.connectors import Catalog, MutationCall, ParamsError
+from keep_actors.verdicts import WHAT_IT_DOES, Verdict
 from keep_storage import reads
 from keep_storage.ids import Millis
-from keep_storage.model import JournalEntry, Json, Mutation, MutationStatus, Resolver, Workflow
-from keep_storage.operations import ApplyMutation, FailMutation, Operation, SkipMutation, UpdateMutationStatus
+from keep_storage.model import JournalEntry, Json, Mutation, MutationStatus, Workflow
 from keep_storage.transaction import Queries
 from keep_storage.transitions import UNCERTAIN
-
-Verdict = Literal["happened", "did_not_happen", "skip", "try_again"]
-
-WHAT_IT_DOES: Final[Mapping[Verdict, str]] = {
-    "happened": "The result you give is stored, and `next` runs with it. The call is not made again.",
-    "did_not_happen": "The events are released, and a fresh run makes the call.",
-    "skip": "The events are skipped, and `next` is told so. The call is not made again.",
-    "try_again": "The connector is asked anew, as often as at first.",
-}
 
 
 class Tried(msgspec.Struct, frozen=True):
@@ -69,26 +57,6 @@ class Escalation(msgspec.Struct, frozen=True):
     """What a person can do to find out, in the connector's words."""
     link: str | None
     verdicts: list[OpenVerdict]
-
-
-def operation_for(
-    mutation_id: str, verdict: Verdict, by: str, why: str, result: object, version: int | None, now: Millis
-) -> Operation[Mutation]:
-    """What a person's verdict writes."""
-    match verdict:
-        case "happened":
-            encoded = msgspec.json.encode(result).decode()
-            return ApplyMutation(mutation_id, encoded, Resolver.USER_ASSERT_APPLIED, by, why, version)
-        case "did_not_happen":
-            return FailMutation(mutation_id, "", Resolver.USER_ASSERT_FAILED, by, why, version)
-        case "skip":
-            return SkipMutation(mutation_id, by, why, version)
-        case "try_again":
-            return UpdateMutationStatus(
-                mutation_id, MutationStatus.NEEDS_RECONCILE, "", now, by, why, expected_version=version
-            )
-        case _:
-            assert_never(verdict)
 
 
 def escalations(q: Queries, catalog: Catalog, workflow_id: str | None) -> list[Escalation]:

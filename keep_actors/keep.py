@@ -12,13 +12,13 @@ import msgspec
 from anyio.lowlevel import checkpoint
 
 from keep_actors import deployment, permissions
-from keep_actors.escalation import Verdict, operation_for
 from keep_actors.host import Host
 from keep_actors.keep_reads import KeepReads, version_number
 from keep_actors.kernel import Clock, Directory
 from keep_actors.messages import Activate, Approve, Deploy, Do, Message
 from keep_actors.permissions import Accepted, Grant, Needed
 from keep_actors.signal import Signal
+from keep_actors.verdicts import Verdict, operation_for
 from keep_storage import reads
 from keep_storage.errors import Reason, Rejected
 from keep_storage.model import Event, FailureClass, Item, Mutation, ScriptVersion, Workflow

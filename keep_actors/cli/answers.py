@@ -11,19 +11,15 @@ from keep_actors.cli.exits import Exit, Stopped
 from keep_actors.cli.looking import Look, looking
 from keep_actors.cli.options import changes, json_value, why_option, workflow_option
 from keep_actors.control import protocol
-from keep_actors.control.protocol import Verdict
+from keep_actors.verdicts import WHAT_IT_DOES, Verdict, operation_for
 from keep_storage import reads
 from keep_storage.ids import wall_clock
 from keep_storage.model import Mutation
 from keep_storage.operations import Operation, RejectMutation
 from keep_storage.transitions import UNCERTAIN
 
-_VERDICTS: dict[str, Verdict] = {
-    "happened": "happened",
-    "did-not-happen": "did_not_happen",
-    "skip": "skip",
-    "try-again": "try_again",
-}
+_VERDICTS: dict[str, Verdict] = {each.replace("_", "-"): each for each in WHAT_IT_DOES}
+"""As they are typed."""
 
 
 @click.command()
@@ -66,8 +62,6 @@ def resolve(
         mutation_id = _open_mutation(look, workflow) if mutation is None else look.one_id("mutation", mutation, "mut")
 
     def operation() -> Operation[Mutation]:
-        from keep_actors.escalation import operation_for
-
         return operation_for(mutation_id, said, by, why, value, version, wall_clock())
 
     request = protocol.Resolve(mutation_id=mutation_id, verdict=said, by=by, why=why, result=value, version=version)

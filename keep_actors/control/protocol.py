@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypeAlias, TypeV
 import msgspec
 from msgspec import UNSET, UnsetType
 
+from keep_actors.verdicts import Verdict
 from keep_storage.model import Event, Item, JournalEntry, Mutation, Workflow
 
 if TYPE_CHECKING:
@@ -19,8 +20,6 @@ if TYPE_CHECKING:
 else:
     # Only answers have these types: a command that asks for something else need not load a runtime.
     Escalation = Deployed = Any
-
-Verdict = Literal["happened", "did_not_happen", "skip", "try_again"]
 
 VERSION: Final = 1
 REQUEST_BYTES_MAX: Final = 4 * 1024 * 1024

@@ -18,7 +18,7 @@ import anyio.to_thread
 import pytest
 
 import keep_actors
-from keep_actors import Keep, escalation
+from keep_actors import Keep
 from keep_actors.control import protocol
 from keep_actors.control.client import Client, Lost, Refused
 from keep_actors.control.place import ControlUnavailable, NobodyThere, connect, listen, place_of
@@ -94,9 +94,8 @@ async def until_alone(db: Path) -> None:
 # What can be asked.
 
 
-def test_every_request_has_its_method_and_every_verdict_its_name() -> None:
+def test_every_request_has_its_method() -> None:
     assert {*DOES, Follow} == set(get_args(AnyRequest))
-    assert set(get_args(protocol.Verdict)) == set(get_args(escalation.Verdict))
 
 
 async def test_a_request_is_answered_with_what_it_carries(tmp_path: Path) -> None:

@@ -14,9 +14,9 @@ import pytest
 
 from keep_actors import Connector, MutationCall, Policy, mutation
 from keep_actors.connectors import Applied, NotApplied, Retry
-from keep_actors.escalation import Verdict
 from keep_actors.kernel import VirtualTime
 from keep_actors.policy import Backoff
+from keep_actors.verdicts import Verdict
 from keep_storage import invariants
 from keep_storage.model import MutationStatus
 from tests.crash.life import Moment

@@ -15,7 +15,6 @@ import pytest
 
 from keep_actors import Connector, Grant, Keep, Policy, Rejected
 from keep_actors.connectors import Catalog, Uncertain
-from keep_actors.escalation import Verdict
 from keep_actors.host import Host
 from keep_actors.kernel import ActorDied, RestartPolicy, VirtualTime
 from keep_actors.maintenance import Maintainer, Proposal, RepairTask
@@ -25,6 +24,7 @@ from keep_actors.sandbox_pool import SandboxPool
 from keep_actors.signal import Signal
 from keep_actors.storage_actor import StorageActor
 from keep_actors.turnstile import Turnstile
+from keep_actors.verdicts import Verdict
 from keep_storage import Store, invariants
 from keep_storage.model import Event, MutationStatus, Workflow
 from keep_storage.operations import ApproveMutation

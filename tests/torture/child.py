@@ -17,7 +17,8 @@ from msgspec.structs import replace
 
 import keep_actors
 from keep_actors import Backoff, DeployRefused, Keep, Policy
-from keep_actors.escalation import Escalation, Verdict
+from keep_actors.escalation import Escalation
+from keep_actors.verdicts import Verdict
 from keep_storage.errors import Rejected
 from tests.torture.audit import Audit
 from tests.torture.outside import Outbox, Outside, Published, in_order_with
