@@ -40,6 +40,15 @@ CREATE TEMP TRIGGER workflow_made AFTER INSERT ON main.workflows BEGIN
   INSERT INTO moved VALUES (NEW.id, 'workflow', NEW.id, NULL, NEW.status); END;
 CREATE TEMP TRIGGER workflow_moved AFTER UPDATE OF status ON main.workflows WHEN OLD.status <> NEW.status BEGIN
   INSERT INTO moved VALUES (NEW.id, 'workflow', NEW.id, OLD.status, NEW.status); END;
+CREATE TEMP TRIGGER began_although_stopped AFTER INSERT ON main.runs WHEN EXISTS (
+  SELECT 1 FROM main.workflows WHERE id = NEW.workflow_id AND (status <> 'active' OR error <> '' OR maintenance = 1))
+BEGIN INSERT INTO moved VALUES (NEW.workflow_id, 'wrong', NEW.id, NULL, 'began in a workflow that is stopped'); END;
+CREATE TEMP TRIGGER began_out_of_turn AFTER INSERT ON main.runs WHEN NEW.retry_of IS NULL AND EXISTS (
+  SELECT 1 FROM main.workflows WHERE id = NEW.workflow_id AND pending_retry_run_id IS NOT NULL)
+BEGIN INSERT INTO moved VALUES (NEW.workflow_id, 'wrong', NEW.id, NULL, 'began before the run that waits'); END;
+CREATE TEMP TRIGGER began_too_soon AFTER INSERT ON main.runs WHEN EXISTS (
+  SELECT 1 FROM main.handlers WHERE workflow_id = NEW.workflow_id AND name = NEW.handler AND retry_at > NEW.created_at)
+BEGIN INSERT INTO moved VALUES (NEW.workflow_id, 'early', NEW.id, NULL, 'began before its handler tries again'); END;
 """
 
 

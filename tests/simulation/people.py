@@ -13,8 +13,10 @@ import anyio
 
 from keep_actors import Grant, Keep, PermissionsNeeded
 from keep_actors.escalation import Escalation
+from keep_actors.faults import Point
 from keep_actors.kernel import ActorDied, ActorStopped
 from keep_actors.testing.life import Died
+from keep_actors.verdicts import Verdict
 from keep_storage.errors import Rejected, StorageUnavailable
 from keep_storage.model import WorkflowStatus
 from keep_storage.operations import CreateWorkflow
@@ -38,6 +40,12 @@ class People:
         self._left = story.climate.actions_max
         self._published = 0
         self._waiting: Counter[str] = Counter()
+        self.in_a_hurry: dict[Point, Action] = {
+            Point.INVOKED: self._publish,
+            Point.RECORDED: self._meddle,
+            Point.CHECK: self._meddle,
+        }
+        """What somebody may do the very moment a handler has looked, a call is made, a connector is asked."""
 
     @property
     def still_waiting(self) -> str:
@@ -59,9 +67,9 @@ class People:
                         self._left -= 1
                         at_once.start_soon(self._act, self._story.keep, random.Random(own.getrandbits(64)))
 
-    async def hurry(self, keep: Keep, rng: random.Random) -> None:
-        """Publish something, now: perhaps while a consumer is looking."""
-        await self.attempt("publish", partial(self._publish, keep, rng))
+    async def rush(self, action: Action, keep: Keep, rng: random.Random) -> None:
+        """Do this now."""
+        await self.attempt(action.__name__.strip("_"), partial(action, keep, rng))
 
     async def _act(self, keep: Keep, rng: random.Random) -> None:
         """Mostly what waits for a person; else anything."""
@@ -94,6 +102,9 @@ class People:
             (self._deploy, 5),
             (self._roll_back, 2),
             (self._item, 4),
+            (self._meddle, 4),
+            (self._revoke, 6 if climate.revokes else 0),
+            (self._give, 4 if climate.revokes else 0),
             (self._set_clock, 5 if climate.clock_jumps else 0),
             (self._restart, 2),
             (self._archive, 2 if climate.archives else 0),
@@ -175,10 +186,10 @@ class People:
         story, drawn = self._story, rng.random()
         verdicts = [each.verdict for each in asked.verdicts]
         if drawn < 0.12:
-            await keep.resolve(asked.mutation_id, "skip", by="ann", version=asked.version)
+            await self._say(keep, asked, "skip")
             return f"{story.trace.short(asked.mutation_id)} skip"
         if drawn < 0.25 and "try_again" in verdicts:
-            await keep.resolve(asked.mutation_id, "try_again", by="ann", version=asked.version)
+            await self._say(keep, asked, "try_again")
             return f"{story.trace.short(asked.mutation_id)} try again"
         truth = story.truth_of(asked.mutation_id)
         happened, lie = truth is not None, story.climate.lies and drawn > 0.8
@@ -187,11 +198,30 @@ class People:
             story.oracle.lied(asked.mutation_id, "happened" if happened else "did_not_happen")
         if happened:
             result = {"id": truth.result.id if truth is not None else "made up"}
-            await keep.resolve(asked.mutation_id, "happened", by="ann", result=result, version=asked.version)
+            await self._say(keep, asked, "happened", result)
         else:
-            await keep.resolve(asked.mutation_id, "did_not_happen", by="ann", version=asked.version)
+            await self._say(keep, asked, "did_not_happen")
         said = "happened" if happened else "did not happen"
         return f"{story.trace.short(asked.mutation_id)} {said}{' (a lie)' if lie else ''}"
+
+    async def _say(self, keep: Keep, asked: Escalation, verdict: Verdict, result: object = None) -> None:
+        said = await keep.resolve(asked.mutation_id, verdict, by="ann", result=result, version=asked.version)
+        if said.version != asked.version + 1:
+            self._story.oracle.wrong(f"a verdict on version {asked.version} was taken for {said.version - 1}")
+
+    async def _meddle(self, keep: Keep, rng: random.Random) -> str:
+        """Say what became of a call that nobody has asked about: it may still be on its way."""
+        story, found = self._story, self._story.some_call(rng)
+        if found is None:
+            return ""
+        mutation_id, version = found
+        truth = story.truth_of(mutation_id)
+        if truth is not None:
+            result = {"id": truth.result.id}
+            await keep.resolve(mutation_id, "happened", by="ann", result=result, version=version)
+        else:
+            await keep.resolve(mutation_id, "did_not_happen", by="ann", version=version)
+        return f"{story.trace.short(mutation_id)} {'happened' if truth is not None else 'did not happen'}"
 
     async def _answer(self, keep: Keep, rng: random.Random) -> str:
         questions = await keep.approvals()
@@ -243,10 +273,12 @@ class People:
         if not broken:
             return ""
         flow = rng.choice(broken)
-        if await keep.proposal(flow) is not None and rng.random() < 0.5:
+        proposal = await keep.proposal(flow)
+        if proposal is not None and rng.random() < 0.5:
             if rng.random() < 0.5:
                 await keep.refuse_repair(flow, by="ann", why="no")
                 return f"{flow} refused a repair"
+            self._story.oracle.wanted(proposal.source)
             await keep.accept_repair(flow, by="ann")
             return f"{flow} accepted a repair"
         return await self.deploy(keep, flow, rng, mended=True)
@@ -255,15 +287,31 @@ class People:
         """The next version."""
         story = self._story
         story.specs[flow] = scripts.changed(rng, story.specs[flow], mended=mended)
-        grants = story.grants(flow)
-        deployed = await keep.deploy(scripts.source(story.specs[flow]), grants=grants, major=rng.random() < 0.2)
+        source, grants = scripts.source(story.specs[flow]), story.grants(flow)
+        story.oracle.wanted(source)
+        deployed = await keep.deploy(source, grants=grants, major=rng.random() < 0.2)
         return f"{flow} {deployed.version}"
 
     async def _roll_back(self, keep: Keep, rng: random.Random) -> str:
         flow = rng.choice(self._story.flows)
         version = rng.choice(await keep.versions(flow))
+        self._story.oracle.wanted(version.source)
         deployed = await keep.rollback(flow, f"{version.major}.{version.minor}")
         return f"{flow} {deployed.version}"
+
+    async def _revoke(self, keep: Keep, rng: random.Random) -> str:
+        flow, permission = rng.choice(self._story.flows), rng.choice(["shop.add", "shop.put", "shop.look"])
+        await keep.revoke(flow, permission, by="ann")
+        return f"{flow} {permission}"
+
+    async def _give(self, keep: Keep, rng: random.Random) -> str:
+        return await self.give(keep, rng.choice(self._story.flows))
+
+    async def give(self, keep: Keep, flow: str) -> str:
+        """Grant everything, again."""
+        for each in self._story.grants(flow):
+            await keep.grant(flow, each, by="ann")
+        return flow
 
     async def _item(self, keep: Keep, rng: random.Random) -> str:
         flow = rng.choice(self._story.flows)
@@ -271,8 +319,10 @@ class People:
         if rng.random() < 0.4:
             await keep.skip_item(flow, item, by="ann")
             return f"{flow} {item} skipped"
-        self._story.oracle.wants_again((await keep.workflow(flow)).id, item)
-        await keep.reprocess_item(flow, item, by="ann")
+        workflow_id = (await keep.workflow(flow)).id
+        self._story.oracle.wants_again(workflow_id, item)
+        await keep.reprocess_item(workflow_id, item, by="ann")
+        self._story.oracle.has_it_again(workflow_id, item)
         return f"{flow} {item} again"
 
     async def _archive(self, keep: Keep, rng: random.Random) -> str:

@@ -17,7 +17,7 @@ from keep_sandbox.declaration import Consumer as DeclaredConsumer
 from keep_sandbox.declaration import Declaration, Schedule, Scheduled
 
 HEAD: Final = "// spec: "
-LATER: Final = 900_000
+LATER: Final = 150_000
 
 
 class Consumer(msgspec.Struct, frozen=True):
@@ -38,7 +38,7 @@ class Consumer(msgspec.Struct, frozen=True):
     throws: str
     """The phase that does not bear poison: `prepare`, `mutate`, `next`, or empty."""
     greedy: bool = False
-    """Waits until a batch is full, or fifteen minutes."""
+    """Waits until a batch is full, or `LATER` has passed."""
     ordered: bool = False
     """Events with the same `k` are dealt with in order."""
 
@@ -84,7 +84,7 @@ def _consumer(rng: random.Random, number: int, topics: tuple[str, ...]) -> Consu
         has_next=has_next,
         wakes=rng.random() < 0.2,
         throws=rng.choice(["", "", "prepare", "next", "mutate" if method else ""]),
-        greedy=rng.random() < 0.1,
+        greedy=rng.random() < 0.2,
         ordered=rng.random() < 0.5,
     )
 
@@ -162,7 +162,7 @@ _POLL: Final = """async handler(ctx, state) {
     for (const each of feed)
       await ctx.publish("t0", {
         messageId: each.id, title: `Order ${each.id}`, payload: { n: each.n, poison: each.poison, k: each.k } });
-    return { after: feed.length > 0 ? feed[feed.length - 1].n : after };
+    return { after: feed.length > 0 ? feed[feed.length - 1].n : after, times: (state?.times ?? 0) + 1 };
   }"""
 
 
@@ -172,22 +172,23 @@ def _consumer_text(spec: Spec, each: Consumer) -> str:
     throws = dict.fromkeys([each.throws], 'if (poison) throw new Error("poison");')
     waits = (
         f"if (found.length < {each.batch} && Date.now() < Date.parse(found[0].createdAt) + {LATER}) "
-        f"return {{ reservations: [], data: {{ ids: [], n: 0, poison: false }}{wake} }};"
+        f"return {{ reservations: [], data: {{ ids: [], n: 0, poison: false, times }}{wake} }};"
         if each.greedy
         else ""
     )
     text = f"""  {each.name}: Keep.consumer({{
     subscribe: ["{each.topic}"],{' orderingKey: "k",' if each.ordered else ""}
     async prepare(ctx, state) {{
+      const times = state?.times ?? 0;
       {look}
       const found = await ctx.peek("{each.topic}", {{ limit: {each.batch} }});
-      if (found.length === 0) return {{ reservations: [], data: {{ ids: [], n: 0, poison: false }}{wake} }};
+      if (found.length === 0) return {{ reservations: [], data: {{ ids: [], n: 0, poison: false, times }}{wake} }};
       {waits}
       const ids = found.map((event) => event.messageId);
       const {{ n, k }} = found[0].payload;
       const poison = found.some((event) => event.payload.poison);
       {throws.get("prepare", "")}
-      return {{ reservations: [{{ topic: "{each.topic}", ids }}], data: {{ ids, n, poison, k }} }};
+      return {{ reservations: [{{ topic: "{each.topic}", ids }}], data: {{ ids, n, poison, times, k }} }};
     }},"""
     if each.method or each.throws == "mutate":
         spares = f"if (n % {each.spares} === 0) return;" if each.spares else ""
@@ -204,13 +205,13 @@ def _consumer_text(spec: Spec, each: Consumer) -> str:
           messageId: `{each.name}:${{id}}`, title: `After ${{id}}`, payload: {{ n, poison, k, told, got }} }});"""
         text += f"""
     async next(ctx, prepared, result) {{
-      const {{ ids, n, poison, k }} = prepared.data;
+      const {{ ids, n, poison, times, k }} = prepared.data;
       {throws.get("next", "")}
       const told = result.status;
       const got = result.status === "applied" ? result.result.id : "";
       for (const id of ids)
         {publish}
-      return {{ ids, told, got }};
+      return {{ ids, told, got, times: times + 1 }};
     }},"""
     return text + "\n  })"
 
@@ -226,7 +227,7 @@ def _job_text(spec: Spec, job: Job) -> str:
         if (ctx.item.isDone) return;
         {calls}
       }});
-    return {{ done: chores.length }};
+    return {{ done: chores.length, times: (state?.times ?? 0) + 1 }};
   }}"""
 
 
@@ -248,11 +249,11 @@ def handler(spec: Spec, address: list[str], args: list[Any], now_ms: int) -> Ste
         return _poll(spec, args[0] if args else None)
     if address[0] == "jobs":
         assert spec.job is not None, "a job that is called is declared"
-        return _sweep(spec, spec.job)
+        return _sweep(spec, spec.job, args[0] if args else None)
     consumer = next(each for each in spec.consumers if each.name == address[1])
     match address[2]:
         case "prepare":
-            return _prepare(consumer, now_ms)
+            return _prepare(consumer, args[0] if args else None, now_ms)
         case "mutate":
             return _mutate(spec, consumer, args[0]["data"])
         case _:
@@ -266,14 +267,20 @@ def _poll(spec: Spec, state: Any) -> Steps:
         payload = {"n": each["n"], "poison": each["poison"], "k": each["k"]}
         event = {"messageId": each["id"], "title": f"Order {each['id']}", "payload": payload}
         yield "publish", "publish", {"topic": "t0", "event": event}
-    return {"after": feed[-1]["n"] if feed else after}
+    return {"after": feed[-1]["n"] if feed else after, "times": _times(state) + 1}
 
 
-def _prepare(each: Consumer, now_ms: int) -> Steps:
+def _times(state: Any) -> int:
+    """How often the handler has committed, by its own count: a state that is lost, or kept twice, shows in it."""
+    return state["times"] if state is not None else 0
+
+
+def _prepare(each: Consumer, state: Any, now_ms: int) -> Steps:
     if each.reads:
         yield "read", "shop.look", {"query": each.name}
     found = yield "peek", "peek", {"topic": each.topic, "options": {"limit": each.batch}}
-    nothing: dict[str, Any] = {"reservations": [], "data": {"ids": [], "n": 0, "poison": False}}
+    times = _times(state)
+    nothing: dict[str, Any] = {"reservations": [], "data": {"ids": [], "n": 0, "poison": False, "times": times}}
     if each.wakes or each.greedy:
         nothing["wakeAt"] = _iso(now_ms + LATER)
     if not found:
@@ -284,7 +291,8 @@ def _prepare(each: Consumer, now_ms: int) -> Steps:
     poison = any(event["payload"]["poison"] for event in found)
     if poison and each.throws == "prepare":
         raise Poison
-    data = {"ids": ids, "n": found[0]["payload"]["n"], "poison": poison, "k": found[0]["payload"]["k"]}
+    n, k = found[0]["payload"]["n"], found[0]["payload"]["k"]
+    data = {"ids": ids, "n": n, "poison": poison, "times": times, "k": k}
     return {"reservations": [{"topic": each.topic, "ids": ids}], "data": data}
 
 
@@ -307,10 +315,10 @@ def _next(each: Consumer, data: Any, result: Any) -> Steps:
         payload = {"n": data["n"], "poison": data["poison"], "k": data["k"], "told": told, "got": got}
         event = {"messageId": f"{each.name}:{message_id}", "title": f"After {message_id}", "payload": payload}
         yield "publish", "publish", {"topic": each.to, "event": event}
-    return {"ids": data["ids"], "told": told, "got": got}
+    return {"ids": data["ids"], "told": told, "got": got, "times": data["times"] + 1}
 
 
-def _sweep(spec: Spec, job: Job) -> Steps:
+def _sweep(spec: Spec, job: Job, state: Any) -> Steps:
     chores = yield "read", "shop.chores", {"flow": spec.name}
     for chore in chores:
         opened = yield "item_open", "withItem", {"id": chore, "title": f"Chore {chore}"}
@@ -318,7 +326,7 @@ def _sweep(spec: Spec, job: Job) -> Steps:
             for method in job.methods:
                 yield "mutation", f"shop.{method}", {"flow": spec.name, "by": job.name, "ids": [chore]}
         yield "item_close", "withItem", {"id": chore}
-    return {"done": len(chores)}
+    return {"done": len(chores), "times": _times(state) + 1}
 
 
 def _iso(at_ms: int) -> str:

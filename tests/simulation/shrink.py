@@ -19,6 +19,7 @@ SWITCHES: Final = (
     "archives",
     "asks",
     "repairs",
+    "revokes",
 )
 _LEAST: Final = {
     "workflows": 1,

@@ -36,9 +36,12 @@ from tests.simulation.weather import Climate, Storm, Struck
 
 T = TypeVar("T")
 
-_TURNS_MAX = 400_000
+_TURNS_MAX = 20_000
 """More pieces of work than this, and a story does not come to rest."""
 _CALM_ROUNDS = 60
+_CALM_MINUTES = 6
+_LATE_MS = 180_000
+"""What was to be done so long ago has been done, if nothing goes wrong any more."""
 
 
 class Told(msgspec.Struct, frozen=True):
@@ -75,16 +78,20 @@ class Mender:
 
     is_automatic = True
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, oracle: Oracle) -> None:
         self._rng = random.Random(f"{seed}:mender")
+        self._oracle = oracle
 
     async def repair(self, task: RepairTask) -> Proposal:
         """A script that does not throw, or nothing."""
         await anyio.sleep(self._rng.choice([1, 30]))
         if self._rng.random() < 0.3:
             raise RepairFailed("simulated: no idea")
-        mended = scripts.changed(self._rng, scripts.spec_of(task.source), mended=True)
-        return Proposal(scripts.source(mended), self._rng.choice(["safe", "potentially_impactful"]))
+        mended = scripts.source(scripts.changed(self._rng, scripts.spec_of(task.source), mended=True))
+        if self._rng.random() < 0.5:
+            return Proposal(mended, "safe")
+        self._oracle.proposed(mended)
+        return Proposal(mended, "potentially_impactful")
 
 
 class Story:
@@ -95,7 +102,8 @@ class Story:
         self.time = LoopTime()
         self.trace = Trace()
         self.world = Outside(self.time.now)
-        self.oracle = Oracle(self.trace, self.world)
+        self._policy = weather.policy(seed, climate)
+        self.oracle = Oracle(self.trace, self.world, climate, self._policy)
         self.keep: Keep | None = None
         self.flows = [f"f{number}" for number in range(climate.workflows)]
         rng = random.Random(f"{seed}:world")
@@ -169,7 +177,8 @@ class Story:
         self._note("calm", "")
         why = "it has not been looked at"
         for number in range(_CALM_ROUNDS):
-            await anyio.sleep(60 * min(3 + number, 10))
+            await anyio.sleep(60 * min(_CALM_MINUTES + number, 10))
+            self.oracle.overdue(self.time.now() - _LATE_MS)
             if self.oracle.violation:
                 return
             why = await self._restless(rng)
@@ -233,6 +242,7 @@ class Story:
         return (await keep.resume(flow)).name
 
     async def _cleared(self, keep: Keep, flow: str) -> str:
+        await self.people.give(keep, flow)
         return (await keep.clear_error(flow, by="ann")).name
 
     def _left_over(self) -> str:
@@ -245,7 +255,8 @@ class Story:
             "UNION ALL SELECT 'call', m.id, m.status FROM mutations m JOIN workflows w ON w.id = m.workflow_id "
             "WHERE w.status = 'active' AND m.status NOT IN ('applied', 'failed') "
             "UNION ALL SELECT 'retry', w.pending_retry_run_id, w.name FROM workflows w WHERE w.status = 'active' "
-            "AND w.pending_retry_run_id IS NOT NULL LIMIT 1"
+            "AND w.pending_retry_run_id IS NOT NULL "
+            "UNION ALL SELECT 'session', s.id, 'open' FROM sessions s WHERE s.ended_at IS NULL LIMIT 1"
         )
         if not rows:
             return ""
@@ -292,9 +303,9 @@ class Story:
             self._engine if self.climate.engine else lambda here: StandInPool(here, self._storm.worker),
             time=self.time,
             rng=self._rng,
-            policy=weather.policy(self._seed, self.climate),
+            policy=self._policy,
             grants="explicit",
-            maintainer=Mender(self._seed) if self.climate.repairs else None,
+            maintainer=Mender(self._seed, self.oracle) if self.climate.repairs else None,
             restart=RestartPolicy(),
             faults=self._reach,
             turns=self._turn,
@@ -305,11 +316,14 @@ class Story:
     def _reach(self, point: Point, whose: str) -> None:
         # Drawn whether it is used or not, as everything is.
         hurries = self._haste.random() < 0.1
-        if point is Point.INVOKED and hurries and self._storm.on and self._hurries and self.keep is not None:
+        rushed = self.people.in_a_hurry.get(point)
+        if rushed is not None and hurries and self._storm.on and self._hurries and self.keep is not None:
             assert self._tasks is not None, "the story has begun"
             self._hurries -= 1
-            self._tasks.start_soon(self.people.hurry, self.keep, random.Random(self._haste.getrandbits(64)))
+            self._tasks.start_soon(self.people.rush, rushed, self.keep, random.Random(self._haste.getrandbits(64)))
         self._storm.reach(point, whose)
+        if point is Point.STARTED:
+            self.oracle.begins(whose)
 
     def _engine(self, here: Here) -> SandboxPool:
         return SandboxPool("thread", TRUSTED_LIMITS, PoolPolicy(), here)
@@ -372,6 +386,11 @@ class Story:
         [(key,)] = self._disk.rows("SELECT idempotency_key FROM mutations WHERE id = ?", mutation_id)
         return self.world.truth(key)
 
+    def some_call(self, rng: random.Random) -> tuple[str, int] | None:
+        """A call that is not settled, whether or not anybody may say anything about it; and its version."""
+        unsettled = "SELECT id, version FROM mutations WHERE status NOT IN ('applied', 'failed') ORDER BY id"
+        return rng.choice(self._disk.rows(unsettled) or [None])
+
     async def apply(self, operation: Operation[T]) -> T:
         """What no method of `Keep` does, as a host that builds on the storage would."""
         assert self._process is not None, "the story has begun"
@@ -394,8 +413,15 @@ class Story:
 
     def _arrives(self, call: Any) -> None:
         self.trace.now_ms = self.time.now() - START
-        self.oracle.arrives(call)
-        self._end_if_wrong()
+        # What is raised here would be taken for the shop's own failure.
+        checked = False
+        try:
+            self.oracle.arrives(call)
+            checked = True
+        finally:
+            if not checked:
+                self.oracle.wrong("the oracle failed where a call arrived")
+            self._end_if_wrong()
 
     def _happens(self, effect: Effect) -> None:
         self.oracle.happens(effect)

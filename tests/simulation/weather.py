@@ -50,10 +50,12 @@ class Climate(msgspec.Struct, frozen=True):
     turns_max: int = 1
     """How many others may run before a piece of blocking work is done."""
     hurries: int = 0
-    """How often something is published the moment a handler has looked."""
+    """How often somebody acts at the worst moment: a handler has looked, a call is made, a connector is asked."""
     slow: float = 0.0
     """How often a piece of blocking work takes its time."""
     unknown: str = "pause"
+    revokes: bool = False
+    """Permissions are taken back, and given again."""
     engine: bool = False
     """Scripts run in the real engine."""
 
@@ -81,7 +83,8 @@ def climate(seed: int) -> Climate:
         turns_max=rng.choice([1, 1, 2, 4]),
         slow=rng.choice([0.0, 0.02, 0.1, 0.3]),
         unknown=rng.choice(UNKNOWN_MODES),
-        hurries=rng.choice([0, 1, 2]),
+        hurries=rng.choice([0, 1, 2, 4]),
+        revokes=rng.random() < 0.2,
     )
 
 
@@ -94,7 +97,7 @@ def policy(seed: int, chosen: Climate) -> Policy:
         retry=Backoff(first_ms=10_000, cap_ms=5 * MINUTE, attempts_max=rng.choice([2, 3, 5])),
         reconcile=Backoff(first_ms=10_000, cap_ms=10 * MINUTE, attempts_max=rng.choice([1, 3, 5])),
         reconcile_for_ms=rng.choice([30 * MINUTE, 2 * HOUR]),
-        approval_expires_ms=rng.choice([None, 19 * MINUTE, DAY]),
+        approval_expires_ms=rng.choice([None, 127_000, 19 * MINUTE, DAY]),
         repairs_max=2,
     )
 
