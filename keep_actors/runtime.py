@@ -6,6 +6,7 @@ import random
 from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
+from typing import Final
 
 import anyio
 
@@ -53,6 +54,9 @@ from keep_storage.operations import HaltWorkflow, Together
 from keep_storage.recovery import assert_no_orphaned_reserved_events
 
 log = logging.getLogger("keep_actors")
+
+_AFTER_GIVING_UP_MS: Final = 5 * 60_000
+"""When a workflow whose actor kept crashing is looked at again."""
 
 _SERVICES = "keep"
 """The supervisor of what everything needs."""
@@ -270,6 +274,8 @@ class Runtime:
             tell(halt, await patiently(lambda: self._host.storage.apply(halt), self._host.time))
         except Rejected as refused:
             log.error("Workflow %s keeps failing and could not be stopped: %s", workflow_id, refused)
+        # Its runs are stopped, its questions are not: a doubt is still looked into, an approval still expires.
+        self._clock.set(workflow_id, self._host.time.now() + _AFTER_GIVING_UP_MS)
 
     def _ring(self, workflow_id: str) -> None:
         # One that is active plans anew when it comes to rest, and then sees what is due.

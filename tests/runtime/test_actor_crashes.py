@@ -17,7 +17,7 @@ import pytest
 from anyio.lowlevel import checkpoint
 
 from keep_actors import Connector, Keep, Policy, mutation, read
-from keep_actors.connectors import Catalog
+from keep_actors.connectors import Catalog, Transient, Uncertain
 from keep_actors.host import Host
 from keep_actors.kernel import ActorDied, ActorStopped, Escalated, RestartPolicy, VirtualTime
 from keep_actors.permissions import Grant
@@ -41,7 +41,7 @@ from keep_storage.operations import (
     Together,
 )
 from keep_storage.transaction import Queries
-from tests.runtime.fakes import Fake, Hang
+from tests.runtime.fakes import Fake, Hang, applies_and_raises, fails
 from tests.runtime.world import DAY, MINUTE, START, World, left_in, world
 
 pytestmark = pytest.mark.anyio
@@ -492,6 +492,36 @@ async def test_a_workflow_that_keeps_crashing_is_stopped_with_words_and_its_neig
         assert (await box.keep.clear_error("bad", by="ann", why="a new roof")).error == ""
         await box.settle()
         assert fake.texts == ["g0", "g1", "g2", "b0", "b1", "b2", "b3"]
+        assert await box.broken() == []
+
+
+async def test_the_doubt_of_a_workflow_that_kept_crashing_is_still_looked_into() -> None:
+    fake, struck = Fake(), list[str]()
+    is_bad = True
+
+    def strike(operation: Operation[Any] | None) -> None:
+        # The answer to a check that was made after the run had paused.
+        for part in parts(operation):
+            if is_bad and isinstance(part, ApplyMutation):
+                struck.append(part.mutation_id)
+                raise Crash("the roof is gone")
+
+    fake.plan("put", applies_and_raises(Uncertain("the line is dead")))
+    fake.plan("reconcile", fails(Transient("ask later")))
+    async with assembled(fake, strike=strike) as box:
+        await box.keep.deploy(flow().replace("fake.add", "fake.put"))
+        await box.publish("flow", "in", "a", payload="a")
+        await box.settle()
+        await box.advance(MINUTE)
+        assert len(struck) == 6, "once, and five restarts"
+        is_bad = False
+        await box.advance(2 * MINUTE)
+        [unknown] = await box.keep.unknowns("flow")
+        assert unknown.status is MutationStatus.NEEDS_RECONCILE
+        await box.advance(3 * MINUTE)
+        assert await box.keep.unknowns("flow") == []
+        assert await box.statuses("flow", "in") == {"a": "consumed"}
+        assert (fake.texts, (await box.keep.workflow("flow")).error) == (["a"], "")
         assert await box.broken() == []
 
 

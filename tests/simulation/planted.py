@@ -312,6 +312,12 @@ BUGS: Final = (
         "        if error.reason is Reason.EVENT_NOT_FOUND and self._context.event_was_skipped:\n",
     ),
     Bug(
+        "nobody looks after a workflow whose actor was given up",
+        "keep_actors/runtime.py",
+        "        self._clock.set(workflow_id, self._host.time.now() + _AFTER_GIVING_UP_MS)\n",
+        "",
+    ),
+    Bug(
         "an alarm for sooner does not wake the clock",
         "keep_actors/kernel/clock.py",
         "        if at < self._nap_until:\n            self._wake()\n",

@@ -39,8 +39,8 @@ T = TypeVar("T")
 _TURNS_MAX = 20_000
 """More pieces of work than this, and a story does not come to rest."""
 _CALM_ROUNDS = 60
-_CALM_MINUTES = 6
-_LATE_MS = 180_000
+_CALM_MINUTES = 9
+_LATE_MS = 360_000
 """What was to be done so long ago has been done, if nothing goes wrong any more."""
 
 
