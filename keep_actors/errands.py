@@ -81,6 +81,8 @@ class _Failure(msgspec.Struct):
     version: ScriptVersion
     latest: ScriptVersion
     """Of the same major version."""
+    dropped: set[str]
+    """Scripts that were proposed before, and that a person did not want."""
     envelope: Envelope
     repairs: int
 
@@ -113,10 +115,12 @@ def _failure(q: Queries, workflow: Workflow) -> _Failure:
     version = reads.version(q, workflow.active_version_id) if workflow.active_version_id is not None else None
     assert version is not None, "a workflow that ran has a script, and a version is never deleted"
     # A later major version has grants of its own: the repair of one that was brought back must not come under them.
-    latest = next(each for each in reads.versions(q, workflow.id) if each.major == version.major)
+    versions = reads.versions(q, workflow.id)
+    latest = next(each for each in versions if each.major == version.major)
+    dropped = {each.source for each in versions if each.activated_at is None}
     handler = reads.handler(q, workflow.id, run.handler)
     envelope = Envelope(reads.grants(q, workflow.id, version.major))
-    return _Failure(task, run, version, latest, envelope, handler.repairs if handler is not None else 0)
+    return _Failure(task, run, version, latest, dropped, envelope, handler.repairs if handler is not None else 0)
 
 
 def _repair_task(
@@ -157,6 +161,8 @@ async def _judged(
     problems = problems_of(
         script.declaration, inspection, allowed, old_source=script.source, new_source=proposal.source
     )
+    if proposal.source in failure.dropped:
+        problems.append("a person has seen this very script and did not want it")
     if problems or inspection.declaration is None:
         return _refused(host, workflow, failure, policy, "; ".join(problems))
     version_id, latest = host.ids.new("ver"), failure.latest

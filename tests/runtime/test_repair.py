@@ -169,12 +169,25 @@ async def test_a_proposal_with_impact_waits_for_a_person_who_sees_the_diff_and_w
 
 
 async def test_a_proposal_that_a_person_refuses_counts_and_the_next_one_knows_why() -> None:
-    mechanic = Mechanic(Proposal(MENDED), Proposal(MENDED, "safe"))
+    mechanic = Mechanic(Proposal(MENDED), Proposal(f"{MENDED}// better", "safe"))
     async with world(Fake(), maintainer=mechanic) as box:
         await run_one(box)
         await box.keep.refuse_repair("flow", by="ann", why="it drops the amount")
         await box.settle()
         assert "it drops the amount" in mechanic.tasks[1].earlier_problems[0]
+        assert await box.statuses("flow", "in") == {"one": "consumed"}
+
+
+async def test_what_a_person_has_refused_does_not_run_because_a_machine_now_calls_it_safe() -> None:
+    mechanic = Mechanic(Proposal(MENDED), Proposal(MENDED, "safe"), Proposal(f"{MENDED}// better", "safe"))
+    async with world(Fake(), maintainer=mechanic) as box:
+        await run_one(box)
+        await box.keep.refuse_repair("flow", by="ann", why="it drops the amount")
+        await box.settle()
+        assert (await box.keep.workflow("flow")).maintenance
+        assert [each.activated_at is not None for each in await box.keep.versions("flow")] == [False, True]
+        await pass_time(box)
+        assert "did not want" in mechanic.tasks[2].earlier_problems[0]
         assert await box.statuses("flow", "in") == {"one": "consumed"}
 
 
