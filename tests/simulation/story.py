@@ -88,10 +88,9 @@ class Mender:
         if self._rng.random() < 0.3:
             raise RepairFailed("simulated: no idea")
         mended = scripts.source(scripts.changed(self._rng, scripts.spec_of(task.source), mended=True))
-        if self._rng.random() < 0.5:
-            return Proposal(mended, "safe")
-        self._oracle.proposed(mended)
-        return Proposal(mended, "potentially_impactful")
+        is_safe = self._rng.random() < 0.5
+        self._oracle.proposed(mended, is_safe=is_safe)
+        return Proposal(mended, "safe" if is_safe else "potentially_impactful")
 
 
 class Story:
