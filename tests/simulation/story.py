@@ -13,7 +13,6 @@ from keep_actors import Grant, Keep
 from keep_actors.connectors import Catalog
 from keep_actors.faults import Point
 from keep_actors.kernel import ActorError, Escalated, RestartPolicy
-from keep_actors.maintenance import Proposal, RepairFailed, RepairTask
 from keep_actors.sandbox_pool import SandboxPool
 from keep_actors.sandbox_pool.policy import PoolPolicy
 from keep_actors.testing import Effect, LoopTime, Outside, run_seeded
@@ -27,6 +26,7 @@ from keep_storage.model import WorkflowStatus
 from keep_storage.operations import Operation
 from tests.simulation import scripts, weather
 from tests.simulation.disk import Disk, DiskOfAProcess
+from tests.simulation.mender import Mender
 from tests.simulation.oracle import Oracle
 from tests.simulation.people import People, asking
 from tests.simulation.shop import Moods, Order, fake_shop
@@ -71,26 +71,6 @@ def tell(seed: int, climate: Climate | None = None) -> Told:
 
 def _first(group: BaseException) -> BaseException:
     return _first(group.exceptions[0]) if isinstance(group, BaseExceptionGroup) else group
-
-
-class Mender:
-    """A maintainer that mostly knows what is wrong."""
-
-    is_automatic = True
-
-    def __init__(self, seed: int, oracle: Oracle) -> None:
-        self._rng = random.Random(f"{seed}:mender")
-        self._oracle = oracle
-
-    async def repair(self, task: RepairTask) -> Proposal:
-        """A script that does not throw, or nothing."""
-        await anyio.sleep(self._rng.choice([1, 30]))
-        if self._rng.random() < 0.3:
-            raise RepairFailed("simulated: no idea")
-        mended = scripts.source(scripts.changed(self._rng, scripts.spec_of(task.source), mended=True))
-        is_safe = self._rng.random() < 0.5
-        self._oracle.proposed(mended, is_safe=is_safe)
-        return Proposal(mended, "safe" if is_safe else "potentially_impactful")
 
 
 class Story:
