@@ -49,7 +49,8 @@ _CLASS_OF_REFUSAL: Final[Mapping[Reason, FailureClass]] = {
     Reason.EVENT_NOT_FOUND: FailureClass.LOGIC,
     Reason.EVENT_ALREADY_RESERVED: FailureClass.LOGIC,
     Reason.EVENT_ALREADY_FINISHED: FailureClass.LOGIC,
-    Reason.EVENT_HELD_BACK: FailureClass.LOGIC,
+    # It was free when `peek` showed it: who publishes it anew may give it another key. It will be free again.
+    Reason.EVENT_HELD_BACK: FailureClass.TRANSIENT,
     Reason.MESSAGE_ID_INVALID: FailureClass.LOGIC,
     Reason.TITLE_INVALID: FailureClass.LOGIC,
     Reason.TEXT_INVALID: FailureClass.LOGIC,

@@ -75,6 +75,32 @@ async def test_events_of_the_same_ordering_key_wait_in_their_order() -> None:
     assert fake.texts == ["m3", "m4", "m1", "m2"]
 
 
+async def test_an_event_that_is_given_a_held_key_while_it_is_prepared_waits_and_the_script_is_not_blamed() -> None:
+    fake = Fake()
+    fake.plan("add", fails(OSError("gone")))
+    async with world(fake, policy=PARKS) as box:
+        looks = filing("add", 'orderingKey: "customer.id",').replace(
+            "if (!first)", "await c.fake.search({}); if (!first)"
+        )
+        await box.keep.deploy(looks)
+        await publish(box, m1=1)
+        await box.settle()
+        search = fake.hang("search")
+        await publish(box, m2=2)
+        await search.reached.wait()
+        await publish(box, m2=1)
+        search.release()
+        await box.settle()
+        assert await box.statuses("flow", "in") == {"m1": "reserved", "m2": "pending"}
+        found = await box.keep.workflow("flow")
+        assert (found.maintenance, found.error) == (False, "")
+        [mutation_id] = await parked(box.keep)
+        await box.keep.resolve(mutation_id, "did_not_happen", by="ann")
+        await box.advance(MINUTE)
+        assert set((await box.statuses("flow", "in")).values()) == {"consumed"}
+    assert fake.texts == ["m1", "m2"]
+
+
 @pytest.mark.parametrize("verdict", ["happened", "did_not_happen", "skip"])
 async def test_a_verdict_on_a_parked_run_is_the_end_of_it(verdict: Any) -> None:
     fake = Fake()
