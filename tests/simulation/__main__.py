@@ -19,20 +19,38 @@ from tests.simulation.weather import Climate
 @click.option("--seed", default=0, show_default=True, help="The first of them.")
 @click.option("--minutes", default=None, type=float, help="Begin no more seeds after so long.")
 @click.option("--jobs", default=None, type=int, help="Processes to use. All cores unless it is said.")
+@click.option("--failures", default=1, show_default=True, help="Go on until so many have failed.")
 @click.option("--show", default=None, type=int, help="Print the story of one seed instead.")
 @click.option("--climate", default=None, help="With --show: what may happen in it, as a report has printed it.")
-def main(seeds: int, seed: int, minutes: float | None, jobs: int | None, show: int | None, climate: str | None) -> None:
+def main(
+    seeds: int,
+    seed: int,
+    minutes: float | None,
+    jobs: int | None,
+    failures: int,
+    show: int | None,
+    climate: str | None,
+) -> None:
     """Simulate whole runtimes. Ends with 1 if a promise was broken."""
     if show is not None:
         _show(show, climate)
         return
     began = time.monotonic()
     seconds = None if minutes is None else 60 * minutes
-    total = many(seed, seeds, seconds=seconds, jobs=jobs, progress=lambda *so_far: _progress(seeds, *so_far))
+    total = many(
+        seed,
+        seeds,
+        seconds=seconds,
+        jobs=jobs,
+        failures_max=failures,
+        progress=lambda *so_far: _progress(seeds, *so_far),
+    )
     click.echo("", err=True)
     click.echo(report.figures(total.figures, len(total.failed), time.monotonic() - began))
     if total.failed:
         logging.disable(logging.CRITICAL)
+        for each in total.failed[1:]:
+            click.echo(f"seed {each.seed}: {each.violation}")
         first = total.failed[0]
         click.echo(f"\nseed {first.seed} failed; making it shorter …", err=True)
         click.echo(report.story(shrink(first), first))
