@@ -10,7 +10,7 @@ import msgspec
 from tests.simulation import report
 from tests.simulation.many import many
 from tests.simulation.shrink import shrink
-from tests.simulation.story import tell
+from tests.simulation.story import Told, tell
 from tests.simulation.weather import Climate
 
 
@@ -49,18 +49,18 @@ def main(
     click.echo(report.figures(total.figures, len(total.failed), time.monotonic() - began))
     if total.failed:
         logging.disable(logging.CRITICAL)
-        for each in total.failed[1:]:
-            click.echo(f"seed {each.seed}: {each.violation}")
         first = total.failed[0]
         click.echo(f"\nseed {first.seed} failed; making it shorter …", err=True)
         click.echo(report.story(shrink(first), first))
         sys.exit(1)
 
 
-def _progress(seeds: int, done: int, elapsed: float, failed: int) -> None:
+def _progress(seeds: int, done: int, elapsed: float, failed: list[Told]) -> None:
+    for each in failed:
+        click.echo(f"seed {each.seed} failed: {each.violation}", err=True)
     rate = done / elapsed if elapsed else 0
     left = (seeds - done) / rate if rate else 0
-    said = f"{done:>8,} of {seeds:,} seeds  {rate:>6.1f}/s  {failed} failed  {left:>6.0f} s left"
+    said = f"{done:>8,} of {seeds:,} seeds  {rate:>6.1f}/s  {left:>6.0f} s left"
     click.echo(f"\r{said}" if sys.stderr.isatty() else said, err=True, nl=not sys.stderr.isatty())
 
 

@@ -57,9 +57,12 @@ def many(
     seconds: float | None = None,
     jobs: int | None = None,
     failures_max: int = 1,
-    progress: Callable[[int, float, int], None] = lambda _, __, ___: None,
+    progress: Callable[[int, float, list[Told]], None] = lambda _, __, ___: None,
 ) -> Batch:
-    """Let seeds happen on `jobs` cores. Ends early when the time is up, or when enough have failed."""
+    """Let seeds happen on `jobs` cores. Ends early when the time is up, or when enough have failed.
+
+    `progress` is told how many are done, after how many seconds, and which have failed since it was told.
+    """
     total, began = Batch(Figures(settled_by={}, edges=set()), []), time.monotonic()
     jobs = jobs or os.cpu_count() or 1
     todo = _chunks(first, seeds)
@@ -74,11 +77,12 @@ def many(
             if not running:
                 break
             done, running = wait(running, return_when=FIRST_COMPLETED)
-            for each in done:
-                batch = each.result()
+            batches = [each.result() for each in done]
+            for batch in batches:
                 total.figures.add(batch.figures)
                 total.failed += batch.failed
-            progress(total.figures.seeds, time.monotonic() - began, len(total.failed))
+            failed = [told for batch in batches for told in batch.failed]
+            progress(total.figures.seeds, time.monotonic() - began, failed)
     total.failed.sort(key=lambda each: each.seed)
     return total
 
