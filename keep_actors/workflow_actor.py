@@ -108,15 +108,13 @@ class WorkflowActor(Actor[Message]):
         self._host.reach(Point.RECEIVED, self.name)
         self._host.telemetry.observe(names.MAILBOX_MESSAGES.name, len(self.mailbox))
         match message:
+            # Of another id: the work of an incarnation that crashed. Recovery has settled it.
             case Advance():
-                # Of another id: the work of an incarnation that crashed. Recovery has settled it.
                 if message.work_id == self._work_id:
                     await self._advance_by(message)
-                return
             case Ended():
-                if message.work_id != self._work_id:
-                    return
-                self._work_id, self._run = None, None
+                if message.work_id == self._work_id:
+                    self._work_id, self._run = None, None
             case Do():
                 await self._do(message)
             case Deploy() | Activate() | Approve():

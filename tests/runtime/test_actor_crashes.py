@@ -20,12 +20,14 @@ from keep_actors import Connector, Keep, Policy, mutation, read
 from keep_actors.connectors import Catalog, Transient, Uncertain
 from keep_actors.host import Host
 from keep_actors.kernel import ActorDied, ActorStopped, Escalated, RestartPolicy, VirtualTime
+from keep_actors.messages import Advance, Ended, Message
 from keep_actors.permissions import Grant
 from keep_actors.reading_actor import ReadingActor, ReadingRef
 from keep_actors.runtime import Runtime, Services
 from keep_actors.sandbox_pool import SandboxPool
 from keep_actors.signal import Signal
 from keep_actors.storage_actor import StorageActor, StorageRef
+from keep_actors.testing import Box
 from keep_actors.turnstile import Turnstile
 from keep_storage import Store, invariants, reads
 from keep_storage.errors import Rejected, StorageLost, StorageOwned, StorageUnavailable
@@ -42,7 +44,7 @@ from keep_storage.operations import (
 )
 from keep_storage.transaction import Queries
 from tests.runtime.fakes import Fake, Hang, applies_and_raises, fails
-from tests.runtime.world import DAY, MINUTE, START, World, left_in, world
+from tests.runtime.world import DAY, MINUTE, START, World, left_in, script, world
 
 pytestmark = pytest.mark.anyio
 
@@ -537,6 +539,23 @@ async def test_a_workflow_that_crashes_now_and_then_is_never_stopped() -> None:
         await box.publish("flow", "in", "a", payload="a")
         await box.settle()
         assert (fake.texts, (await box.keep.workflow("flow")).error) == (["a"], "")
+
+
+POLLS = script(producer='await c.publish("in", { title: "One" });', schedule='{ interval: "10m" }')
+
+
+@pytest.mark.parametrize(
+    "left_behind", [lambda: Ended("run_of_the_dead"), lambda: Advance("run_of_the_dead", ())], ids=["an end", "a step"]
+)
+async def test_what_the_run_of_a_dead_incarnation_leaves_behind_keeps_nobody_awake(
+    left_behind: Callable[[], Message],
+) -> None:
+    async with Box.open() as box:
+        await box.deploy(POLLS)
+        await box.until_idle()
+        await box.tell("flow", left_behind())
+        await box.advance(minutes=10)
+        assert len(await box.keep.runs("flow")) == 2, "who is awake and does nothing does not hear the clock"
 
 
 # During a call.

@@ -146,8 +146,8 @@ BUGS: Final = (
     Bug(
         "what a dead incarnation wanted to write is written",
         "keep_actors/workflow_actor.py",
-        "                if message.work_id == self._work_id:\n",
-        "                if message.work_id:\n",
+        "                if message.work_id == self._work_id:\n                    await",
+        "                if message.work_id:\n                    await",
     ),
     Bug(
         "an actor that crashed does not recover its run",
