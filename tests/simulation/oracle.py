@@ -126,6 +126,8 @@ class Oracle:
 
     def proposed(self, source: str, *, is_safe: bool) -> None:
         """A maintainer proposes this. What people were shown before and did not want does not become safe."""
+        if source in self._seen.wanted:
+            return
         if not is_safe:
             self._seen.unwanted.add(source)
         elif not self._rows("SELECT 1 FROM script_versions WHERE source = ?", source):
@@ -133,6 +135,7 @@ class Oracle:
 
     def wanted(self, source: str) -> None:
         """A person is about to want this script."""
+        self._seen.wanted.add(source)
         self._seen.unwanted.discard(source)
 
     # What happens inside.

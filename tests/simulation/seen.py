@@ -29,5 +29,7 @@ class Seen:
     """How often each handler has committed, as its own state counts."""
     last_runs: dict[tuple[str, str], str] = field(default_factory=dict)
     """The last run of each handler."""
+    wanted: set[str] = field(default_factory=set)
+    """Scripts that a person has deployed, brought back or accepted, or was about to."""
     unwanted: set[str] = field(default_factory=set)
     """Scripts that a person has to accept before they run."""
