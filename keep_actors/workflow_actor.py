@@ -212,7 +212,7 @@ class WorkflowActor(Actor[Message]):
                 case Repair():
                     await self._repair(outlook, outlook.step)
                 case Reconcile():
-                    await self._reconcile(outlook)
+                    self._reconcile(outlook)
                 case ExpireApprovals():
                     await self._expire()
                 case Rest():
@@ -280,10 +280,10 @@ class WorkflowActor(Actor[Message]):
 
         self._start_errand(workflow, step.task_id, "repair", errand)
 
-    async def _reconcile(self, outlook: "Outlook") -> None:
-        now, workflow = self._host.time.now(), outlook.snapshot.workflow
-        due = await self._host.read(lambda q: reads.mutations_due(q, self.name, now))
-        self._start_errand(workflow, due[0].id, "reconcile", lambda: find_out(self._host, workflow, due[0]))
+    def _reconcile(self, outlook: "Outlook") -> None:
+        workflow, doubt = outlook.snapshot.workflow, outlook.doubt
+        assert doubt is not None, "what is due was read with the time at which it is"
+        self._start_errand(workflow, doubt.id, "reconcile", lambda: find_out(self._host, workflow, doubt))
 
     async def _expire(self) -> None:
         now = self._host.time.now()
@@ -360,6 +360,8 @@ class Outlook(msgspec.Struct, frozen=True):
     envelope: Envelope
     handler: Handler | None = None
     retried: Run | None = None
+    doubt: Mutation | None = None
+    """The call that is to be looked for."""
 
 
 def look(q: Queries, workflow_id: str, now: Millis, repairs_max: Callable[[str], int]) -> Outlook | None:
@@ -368,6 +370,8 @@ def look(q: Queries, workflow_id: str, now: Millis, repairs_max: Callable[[str],
     if snapshot is None:
         return None
     step = plan(snapshot, now, repairs_max=repairs_max(snapshot.workflow.name))
+    if isinstance(step, Reconcile):
+        return Outlook(snapshot, step, Envelope(()), doubt=reads.mutations_due(q, workflow_id, now)[0])
     if not isinstance(step, StartRun | StartRetry):
         return Outlook(snapshot, step, Envelope(()))
     version = snapshot.workflow.active_version_id

@@ -7,10 +7,11 @@ import pytest
 
 from keep_actors import Policy, Rejected
 from keep_actors.connectors import PreconditionFailed, Retry, Transient
+from keep_actors.kernel import VirtualTime
 from keep_actors.policy import Backoff
 from keep_storage.model import MutationStatus
 from tests.runtime.fakes import Fake, Work, applies_and_raises, fails
-from tests.runtime.world import MINUTE, SECOND, World, script, world
+from tests.runtime.world import MINUTE, SECOND, START, World, script, world
 
 pytestmark = pytest.mark.anyio
 
@@ -75,6 +76,37 @@ async def test_while_the_connector_cannot_tell_the_event_is_held_and_the_call_is
         assert fake.texts == ["one"]
         assert await box.statuses("flow", "in") == {"one": "consumed"}
         assert (await box.keep.workflow("flow")).error == ""
+
+
+class SetBack(VirtualTime):
+    """A clock that is set back by an hour when it has been read so many times."""
+
+    reads_left = -1
+    """Below nothing: it is not set."""
+
+    def now(self) -> int:
+        if self.reads_left == 0:
+            self._now -= 60 * MINUTE
+        self.reads_left -= 1
+        return super().now()
+
+
+@pytest.mark.parametrize("reads", range(8))
+async def test_a_clock_that_is_set_back_as_a_doubt_falls_due_crashes_nobody(
+    reads: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    fake, time = Fake(), SetBack(START)
+    fake.plan("put", applies_and_raises(LOST))
+    fake.plan("reconcile", cannot_tell)
+    async with world(fake, time=time) as box:
+        await start(box)
+        time.reads_left = reads
+        await box.advance(MINUTE)
+        await box.advance(120 * MINUTE)
+        assert time.reads_left < 0
+        assert await box.statuses("flow", "in") == {"one": "consumed"}
+    assert fake.texts == ["one"]
+    assert "crashed" not in caplog.text
 
 
 async def test_after_so_many_checks_a_person_is_asked_and_nothing_is_checked_any_more() -> None:
