@@ -67,7 +67,7 @@ class People:
                         self._left -= 1
                         at_once.start_soon(self._act, self._story.keep, random.Random(own.getrandbits(64)))
 
-    async def rush(self, action: Action, keep: Keep, rng: random.Random) -> None:
+    async def do(self, action: Action, keep: Keep, rng: random.Random) -> None:
         """Do this now."""
         await self.attempt(action.__name__.strip("_"), partial(action, keep, rng))
 
@@ -82,12 +82,11 @@ class People:
                 "maintenance": self._mend,
                 "paused": self._go_on,
             }
-            each = seen[rng.choice(waits)]
-            await self.attempt(each.__name__.strip("_"), partial(each, keep, rng))
+            await self.do(seen[rng.choice(waits)], keep, rng)
             return
         actions = self._actions()
         [action] = rng.choices([each for each, _ in actions], [weight for _, weight in actions])
-        await self.attempt(action.__name__.strip("_"), partial(action, keep, rng))
+        await self.do(action, keep, rng)
 
     def _actions(self) -> list[tuple[Action, int]]:
         climate = self._story.climate

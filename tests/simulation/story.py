@@ -299,7 +299,7 @@ class Story:
         if rushed is not None and hurries and self._storm.on and self._hurries and self.keep is not None:
             assert self._tasks is not None, "the story has begun"
             self._hurries -= 1
-            self._tasks.start_soon(self.people.rush, rushed, self.keep, random.Random(self._haste.getrandbits(64)))
+            self._tasks.start_soon(self.people.do, rushed, self.keep, random.Random(self._haste.getrandbits(64)))
         self._storm.reach(point, whose)
         if point is Point.STARTED:
             self.oracle.begins(whose)
