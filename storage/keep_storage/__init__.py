@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from keep_storage import operations, reads
     from keep_storage.errors import (
+        EventsWouldWait,
         Reason,
         Rejected,
         StorageCorrupt,
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from keep_storage.store import Store
 
 __all__ = [
+    "EventsWouldWait",
     "ExecutionModelManager",
     "Ids",
     "Millis",
@@ -46,6 +48,7 @@ __all__ = [
 ]
 
 _HOME = {
+    "EventsWouldWait": "errors",
     "ExecutionModelManager": "manager",
     "Ids": "ids",
     "Millis": "ids",

@@ -1,11 +1,12 @@
 """Is this file healthy? Looks, changes nothing, and may look while a runtime is at work on the file."""
 
+from contextlib import closing
 from pathlib import Path
 
 import msgspec
 
 from keep_storage import invariants, statements
-from keep_storage.errors import StorageCorrupt, StorageError, StorageUnavailable
+from keep_storage.errors import StorageError, StorageUnavailable
 from keep_storage.sqlite import look_at, open_reader
 
 
@@ -26,30 +27,27 @@ class Report(msgspec.Struct, frozen=True):
 
 
 def examine(path: Path) -> Report:
-    """The schema version, SQLite's integrity check, and every invariant. Raises nothing about the file: it reports."""
+    """The schema, SQLite's integrity check, and every invariant. Raises nothing about the file: it reports."""
     newest = len(statements.migrations())
     try:
         if not path.is_file():
             raise StorageUnavailable(f"{path}: there is no such file.")
-        version, problems = look_at(str(path))
+        version, problems, is_ours = look_at(str(path))
     except StorageError as error:
         size = path.stat().st_size if path.is_file() else 0
         return Report(str(path), None, newest, size, 0, [str(error)])
     checked = 0
     if version == 0:
         problems.append(f"{path}: an empty database; no runtime has ever opened it.")
-    elif version == newest:
+    elif version == newest and is_ours:
         broken, checked = _broken_invariants(path)
         problems += broken
     return Report(str(path), version, newest, path.stat().st_size, checked, problems)
 
 
 def _broken_invariants(path: Path) -> tuple[list[str], int]:
-    reader = open_reader(str(path))
     try:
-        with reader.snapshot():
+        with closing(open_reader(str(path))) as reader, reader.snapshot():
             return [str(each) for each in invariants.check(reader, deep=True)], len(statements.invariants())
-    except StorageCorrupt as error:
+    except StorageError as error:
         return [str(error)], 0
-    finally:
-        reader.close()

@@ -4,8 +4,9 @@
 changed. `StorageError` and its kinds are about the file and the disk under it. Anything else is a bug here.
 """
 
+from collections.abc import Mapping
 from enum import StrEnum, auto
-from typing import NoReturn
+from typing import Any, NoReturn
 
 
 class Reason(StrEnum):
@@ -24,6 +25,7 @@ class Reason(StrEnum):
     SESSION_NOT_FOUND = auto()
     RUN_NOT_FOUND = auto()
     MUTATION_NOT_FOUND = auto()
+    TOPIC_NOT_FOUND = auto()
     EVENT_NOT_FOUND = auto()
     ITEM_NOT_FOUND = auto()
     APPROVAL_NOT_FOUND = auto()
@@ -35,6 +37,9 @@ class Reason(StrEnum):
     HANDLER_DECLARED_TWICE = auto()
     TOPIC_NOT_DECLARED = auto()
     TOPIC_HAS_TWO_CONSUMERS = auto()
+    TOPIC_STILL_DECLARED = auto()
+    TOPIC_NAMED_TWICE = auto()
+    TOPIC_HAS_EVENTS = auto()
     ONLY_CONSUMERS_SUBSCRIBE = auto()
     ONLY_CONSUMERS_ORDER = auto()
     ONLY_CONSUMERS_PARK = auto()
@@ -46,6 +51,7 @@ class Reason(StrEnum):
     WORKFLOW_HAS_NO_ERROR = auto()
     WORKFLOW_IN_MAINTENANCE = auto()
     WORKFLOW_NOT_IN_MAINTENANCE = auto()
+    WORKFLOW_NAME_TAKEN = auto()
     MAINTENANCE_TASK_EXISTS = auto()
     MAINTENANCE_TASK_NOT_FOUND = auto()
     PROPOSAL_OF_ANOTHER_WORKFLOW = auto()
@@ -65,6 +71,8 @@ class Reason(StrEnum):
     RUN_NOT_A_JOB = auto()
     RUN_NOT_ACTIVE = auto()
     RUN_STILL_ACTIVE = auto()
+    RUN_WAS_STOPPED = auto()
+    JOB_AWAITS_APPROVAL = auto()
     RUN_STATUS_REFUSED = auto()
     COMMIT_HAS_ITS_OWN_OPERATION = auto()
     PHASE_ORDER = auto()
@@ -89,6 +97,7 @@ class Reason(StrEnum):
     # Mutations.
     RUN_MAY_NOT_MUTATE = auto()
     GRANT_USED_UP = auto()
+    GRANT_ASKS_FIRST = auto()
     MUTATION_EXISTS = auto()
     MUTATION_NEEDS_AN_ITEM = auto()
     MUTATION_NEEDS_AN_IDENTITY = auto()
@@ -102,6 +111,8 @@ class Reason(StrEnum):
     MUTATION_OUTCOME_KNOWN = auto()
     ONLY_A_PERSON_CAN_ASSERT = auto()
     MUTATION_CANNOT_BE_RECONCILED = auto()
+    RESULT_NOT_A_PERSONS = auto()
+    RESULT_ALREADY_USED = auto()
     MUTATION_AWAITS_APPROVAL = auto()
     APPROVAL_ALREADY_DECIDED = auto()
     APPROVAL_EXPIRED = auto()
@@ -109,6 +120,7 @@ class Reason(StrEnum):
     # Items.
     ITEM_ALREADY_OPEN = auto()
     ITEM_NOT_OPEN = auto()
+    ITEM_STATE_CHANGED = auto()
     ITEM_IS_DONE = auto()
     ITEM_NOT_FINISHED = auto()
 
@@ -133,8 +145,29 @@ class Rejected(Exception):
     def __str__(self) -> str:
         return f"{self.message} [{self.reason}]"
 
-    def __reduce__(self) -> tuple[type["Rejected"], tuple[Reason, str]]:
+    def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self.reason, self.message)
+
+
+class EventsWouldWait(Rejected):
+    """The script was not activated: it does not declare topics in which events wait, and nothing would read them.
+
+    `topics` says how many wait in each, `declared` which topics the script has. Say `drop` or `move` for each of them.
+    """
+
+    def __init__(self, topics: Mapping[str, int], declared: tuple[str, ...]) -> None:
+        waiting = " and ".join(f"{name!r} ({count} waiting)" for name, count in topics.items())
+        there = ", ".join(map(repr, declared)) or "none"
+        super().__init__(
+            Reason.TOPIC_HAS_EVENTS,
+            f"The script does not declare every topic that has unfinished events: {waiting}. Drop the events of such a "
+            f"topic (`drop`), or move them (`move`) to a topic that the script declares: {there}.",
+        )
+        self.topics = dict(topics)
+        self.declared = tuple(declared)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.topics, self.declared)
 
 
 def reject(reason: Reason, message: str) -> NoReturn:

@@ -23,11 +23,11 @@ from keep_storage.operations import Publish, PublishEvents, Reserve, SkipEvent
 from keep_storage.ordering import ordering_key
 from keep_storage.transaction import Queries, Row, Transaction
 from keep_storage.transitions import EVENT_NEXT
-from keep_storage.workflows import existing as existing_workflow
+from keep_storage.workflows import living as living_workflow
 
 
 def publish_events(tx: Transaction, op: PublishEvents, now: Millis) -> Change[tuple[Event, ...]]:
-    existing_workflow(tx, op.workflow_id)
+    living_workflow(tx, op.workflow_id)
     topics = check_publishes(tx, op.workflow_id, op.publishes)
     written = append(tx, op.publishes, topics, None, now)
     found = (rows.event(tx, op.workflow_id, event.topic, event.message_id) for event in op.publishes)
@@ -123,47 +123,49 @@ def append(
     return written
 
 
-def check_reservations(q: Queries, run: Run, reservations: tuple[Reserve, ...]) -> list[rows.Claim]:
+def check_reservations(
+    q: Queries, workflow_id: str, handler: str, reservations: tuple[Reserve, ...]
+) -> list[rows.Claim]:
     """The events a PrepareResult names. One that cannot be had refuses them all, by name."""
     claims: list[rows.Claim] = []
     seen: set[tuple[str, str]] = set()
     for reserve in reservations:
         for message_id in reserve.ids:
             if (reserve.topic, message_id) in seen:
-                _refuse(Reason.RESERVATION_REPEATED, run, reserve.topic, message_id, "is reserved twice")
+                _refuse(Reason.RESERVATION_REPEATED, handler, reserve.topic, message_id, "is reserved twice")
             seen.add((reserve.topic, message_id))
-            claims.append(_claimable(q, run, reserve.topic, message_id))
+            claims.append(_claimable(q, workflow_id, handler, reserve.topic, message_id))
     return claims
 
 
-def _claimable(q: Queries, run: Run, topic: str, message_id: str) -> rows.Claim:
-    claim = rows.claim(q, run.workflow_id, topic, message_id)
+def _claimable(q: Queries, workflow_id: str, handler: str, topic: str, message_id: str) -> rows.Claim:
+    claim = rows.claim(q, workflow_id, topic, message_id)
     if claim is None:
         _refuse(
             Reason.TOPIC_NOT_DECLARED,
-            run,
+            handler,
             topic,
             message_id,
             "is in a topic that the script does not declare",
         )
-    if claim.consumer != run.handler:
-        _refuse(Reason.TOPIC_NOT_SUBSCRIBED, run, topic, message_id, "is in a topic it does not subscribe to")
+    if claim.consumer != handler:
+        _refuse(Reason.TOPIC_NOT_SUBSCRIBED, handler, topic, message_id, "is in a topic it does not subscribe to")
     if claim.event_id is None:
-        _refuse(Reason.EVENT_NOT_FOUND, run, topic, message_id, "does not exist in this workflow")
+        _refuse(Reason.EVENT_NOT_FOUND, handler, topic, message_id, "does not exist in this workflow")
     if claim.status is EventStatus.RESERVED:
-        _refuse(Reason.EVENT_ALREADY_RESERVED, run, topic, message_id, "is already reserved by another run")
+        _refuse(Reason.EVENT_ALREADY_RESERVED, handler, topic, message_id, "is already reserved by another run")
     if claim.status is not EventStatus.PENDING:
-        _refuse(Reason.EVENT_ALREADY_FINISHED, run, topic, message_id, f"is already {claim.status}")
+        _refuse(Reason.EVENT_ALREADY_FINISHED, handler, topic, message_id, f"is already {claim.status}")
     if claim.held_back_by is not None:
         what = f"has the ordering key of an event that run {claim.held_back_by!r} holds while its outcome is unknown"
-        _refuse(Reason.EVENT_HELD_BACK, run, topic, message_id, what)
+        _refuse(Reason.EVENT_HELD_BACK, handler, topic, message_id, what)
     return claim
 
 
-def _refuse(reason: Reason, run: Run, topic: str, message_id: str, what: str) -> NoReturn:
+def _refuse(reason: Reason, handler: str, topic: str, message_id: str, what: str) -> NoReturn:
     reject(
         reason,
-        f"`prepare` of {run.handler!r} reserves event {message_id!r} of topic {topic!r}, which {what}. "
+        f"`prepare` of {handler!r} reserves event {message_id!r} of topic {topic!r}, which {what}. "
         "Nothing was reserved. Reserve only what `peek` returned.",
     )
 

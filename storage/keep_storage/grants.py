@@ -7,12 +7,12 @@ from keep_storage.errors import Reason, reject
 from keep_storage.ids import Millis
 from keep_storage.journal import Change, changed
 from keep_storage.model import Grant, Json, RunStatus
-from keep_storage.operations import GrantPermission, RevokePermission, UseGrant
+from keep_storage.operations import GrantPermission, GrantUse, RevokePermission, UseGrant
 from keep_storage.transaction import Transaction
 
 
 def grant_permission(tx: Transaction, op: GrantPermission, now: Millis) -> Change[Grant]:
-    workflows.existing(tx, op.workflow_id)
+    workflows.living(tx, op.workflow_id)
     _has_a_name(op.permission)
     if not _is_an_object(op.limits):
         reject(Reason.LIMITS_INVALID, f"The limits of {op.permission!r} are a JSON object, not {op.limits[:100]!r}.")
@@ -56,13 +56,18 @@ def use_grant(tx: Transaction, op: UseGrant, _now: Millis) -> Change[int]:
     run = runs.existing(tx, op.run_id)
     if run.status is not RunStatus.ACTIVE:
         reject(Reason.RUN_NOT_ACTIVE, f"Run {run.id!r} is {run.status}; it calls nothing any more.")
-    _has_a_name(op.permission)
-    calls = rows.calls_on_day(tx, run.workflow_id, op.permission, op.day)
-    if calls >= op.per_day:
+    used = count(tx, run.workflow_id, GrantUse(op.permission, op.day, op.per_day))
+    return changed(used, run.workflow_id, run.id, permission=op.permission, day=op.day, calls=used)
+
+
+def count(tx: Transaction, workflow_id: str, use: GrantUse) -> int:
+    """Count one call more, if there may be one: the calls of that day."""
+    _has_a_name(use.permission)
+    calls = rows.calls_on_day(tx, workflow_id, use.permission, use.day)
+    if calls >= use.per_day:
         reject(
             Reason.GRANT_USED_UP,
-            f"Workflow {run.workflow_id!r} may use {op.permission!r} {op.per_day} times a day, and has done so.",
+            f"Workflow {workflow_id!r} may use {use.permission!r} {use.per_day} times a day, and has done so.",
         )
-    rows.count_call(tx, run.workflow_id, op.permission, op.day)
-    used = calls + 1
-    return changed(used, run.workflow_id, run.id, permission=op.permission, day=op.day, calls=used)
+    rows.count_call(tx, workflow_id, use.permission, use.day)
+    return calls + 1

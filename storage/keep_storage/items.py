@@ -2,7 +2,7 @@
 
 from msgspec.structs import replace
 
-from keep_storage import rows, runs
+from keep_storage import events, rows, runs
 from keep_storage.errors import Reason, reject
 from keep_storage.ids import Millis
 from keep_storage.journal import Change, changed
@@ -59,15 +59,19 @@ def close_item(tx: Transaction, op: CloseItem, now: Millis) -> Change[Item]:
             Reason.MUTATION_OUTCOME_UNKNOWN,
             f"Item {op.item_id!r} cannot be done: its mutation {open_question.id!r} is {open_question.status}.",
         )
+    topics = events.check_publishes(tx, run.workflow_id, op.publishes)
     # A finished item stays finished: its handler runs again and again, and proves nothing new.
     state = item.state if item.state in ITEM_FINISHED else op.state
     closed = replace(item, state=state, is_open=False, error=op.error, updated_at=now)
     rows.save_item(tx, closed)
-    return changed(closed, run.workflow_id, run.id, op.error, item=op.item_id, state=[item.state, state])
+    published = events.append(tx, op.publishes, topics, run, now)
+    return changed(
+        closed, run.workflow_id, run.id, op.error, item=op.item_id, state=[item.state, state], published=published
+    )
 
 
 def skip_item(tx: Transaction, op: SkipItem, now: Millis) -> Change[Item]:
-    item = _at_rest(tx, op.workflow_id, op.item_id)
+    item = _at_rest(tx, op)
     if item.state is ItemState.DONE:
         reject(Reason.ITEM_IS_DONE, f"Item {op.item_id!r} is done; there is nothing left to skip.")
     skipped = replace(item, state=ItemState.SKIPPED, updated_at=now)
@@ -77,7 +81,7 @@ def skip_item(tx: Transaction, op: SkipItem, now: Millis) -> Change[Item]:
 
 
 def reprocess_item(tx: Transaction, op: ReprocessItem, now: Millis) -> Change[Item]:
-    item = _at_rest(tx, op.workflow_id, op.item_id)
+    item = _at_rest(tx, op)
     if item.state is ItemState.PROCESSING:
         reject(Reason.ITEM_NOT_FINISHED, f"Attempt {item.attempt} at item {op.item_id!r} has not ended.")
     again = replace(
@@ -87,8 +91,9 @@ def reprocess_item(tx: Transaction, op: ReprocessItem, now: Millis) -> Change[It
     return changed(again, op.workflow_id, None, op.why, item=op.item_id, attempt=again.attempt, by=op.by)
 
 
-def _at_rest(q: Queries, workflow_id: str, item_id: str) -> Item:
+def _at_rest(q: Queries, op: SkipItem | ReprocessItem) -> Item:
     """The current attempt at an item that no run is inside of and that no open question concerns."""
+    workflow_id, item_id = op.workflow_id, op.item_id
     item = rows.item(q, workflow_id, item_id) or reject(
         Reason.ITEM_NOT_FOUND, f"Workflow {workflow_id!r} has no item {item_id!r}."
     )
@@ -99,4 +104,6 @@ def _at_rest(q: Queries, workflow_id: str, item_id: str) -> Item:
             Reason.MUTATION_OUTCOME_UNKNOWN,
             f"Mutation {mutation.id!r} of item {item_id!r} is {mutation.status}; settle it first.",
         )
+    if op.state is not None and item.state is not op.state:
+        reject(Reason.ITEM_STATE_CHANGED, f"Item {item_id!r} is {item.state}, and no longer {op.state}; look again.")
     return item

@@ -8,7 +8,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Concatenate, Final, ParamSpec, Protocol, TypeVar
 
 from keep_storage import (
+    amendments,
     approvals,
+    archive,
     events,
     grants,
     items,
@@ -19,6 +21,7 @@ from keep_storage import (
     recovery,
     runs,
     sessions,
+    stops,
     workflows,
 )
 from keep_storage import operations as ops
@@ -41,14 +44,17 @@ OPERATIONS: Final[Mapping[type[Operation[Any]], Apply]] = {
     ops.UseGrant: grants.use_grant,
     ops.PauseWorkflow: workflows.pause_workflow,
     ops.ResumeWorkflow: workflows.resume_workflow,
-    ops.ArchiveWorkflow: workflows.archive_workflow,
+    ops.ArchiveWorkflow: archive.archive_workflow,
+    ops.UnarchiveWorkflow: workflows.unarchive_workflow,
     ops.RunNow: workflows.run_now,
     ops.HaltWorkflow: workflows.halt_workflow,
-    ops.ClearWorkflowError: workflows.clear_workflow_error,
+    ops.ClearWorkflowError: stops.clear_workflow_error,
     ops.CreateSession: sessions.create_session,
     ops.FinishSession: sessions.finish_session,
     ops.CreateRun: runs.create_run,
     ops.CreateRetryRun: runs.create_retry_run,
+    ops.StopRun: runs.stop_run,
+    ops.CountCost: runs.count_cost,
     ops.UpdateHandlerRunStatus: runs.update_handler_run_status,
     ops.UpdateConsumerPhase: runs.update_consumer_phase,
     ops.CommitConsumer: runs.commit_consumer,
@@ -59,8 +65,10 @@ OPERATIONS: Final[Mapping[type[Operation[Any]], Apply]] = {
     ops.ApplyMutation: mutations.apply_mutation,
     ops.FailMutation: mutations.fail_mutation,
     ops.SkipMutation: mutations.skip_mutation,
+    ops.AmendResult: amendments.amend_result,
     ops.ApproveMutation: approvals.approve_mutation,
     ops.RejectMutation: approvals.reject_mutation,
+    ops.AskAgain: approvals.ask_again,
     ops.PublishEvents: events.publish_events,
     ops.SkipEvent: events.skip_event,
     ops.OpenItem: items.open_item,
@@ -136,6 +144,7 @@ class ExecutionModelManager:
     pause_workflow = _method(ops.PauseWorkflow)
     resume_workflow = _method(ops.ResumeWorkflow)
     archive_workflow = _method(ops.ArchiveWorkflow)
+    unarchive_workflow = _method(ops.UnarchiveWorkflow)
     run_now = _method(ops.RunNow)
     halt_workflow = _method(ops.HaltWorkflow)
     clear_workflow_error = _method(ops.ClearWorkflowError)
@@ -145,6 +154,8 @@ class ExecutionModelManager:
 
     create_run = _method(ops.CreateRun)
     create_retry_run = _method(ops.CreateRetryRun)
+    stop_run = _method(ops.StopRun)
+    count_cost = _method(ops.CountCost)
     update_handler_run_status = _method(ops.UpdateHandlerRunStatus)
     update_consumer_phase = _method(ops.UpdateConsumerPhase)
     commit_consumer = _method(ops.CommitConsumer)
@@ -156,8 +167,10 @@ class ExecutionModelManager:
     apply_mutation = _method(ops.ApplyMutation)
     fail_mutation = _method(ops.FailMutation)
     skip_mutation = _method(ops.SkipMutation)
+    amend_result = _method(ops.AmendResult)
     approve_mutation = _method(ops.ApproveMutation)
     reject_mutation = _method(ops.RejectMutation)
+    ask_again = _method(ops.AskAgain)
 
     publish_events = _method(ops.PublishEvents)
     skip_event = _method(ops.SkipEvent)

@@ -196,6 +196,8 @@ class Workflow(Record, frozen=True, gc=False):
     active_version_id: str | None
     created_at: Millis
     updated_at: Millis
+    error_about: str
+    """What the error is about, for code: `permission:mail.send`, or `missing:mail.send …`; empty if it is not known."""
 
 
 class ScriptVersion(Record, frozen=True, gc=False):
@@ -223,7 +225,9 @@ class Handler(Record, frozen=True, gc=False):
     seen: int | None
     """The `writes` of its topics that an empty run of this consumer has looked at; none if it must look again."""
     failures: int
-    """Stops in a row without a commit; a crash is not the handler's fault and does not count."""
+    """Stops in a row without a commit; what is not the handler's fault (a crash, a person's stop) does not count."""
+    failing_since: Millis | None
+    """When the first of these stops was."""
     retry_at: Millis | None
     """Not before this, after a failure."""
     repairs: int
@@ -272,7 +276,10 @@ class Run(Record, frozen=True, gc=False):
     retry_of: str | None
     on_unknown: OnUnknown
     parked: bool
-    """It has stopped over an unknown outcome and holds its events, and its workflow goes on without it."""
+    """It has stopped over a question and holds its events beside its workflow: a call that waits for approval, or an
+    unknown outcome (which stops the workflow too, if `on_unknown` says so)."""
+    stop_until: Millis | None
+    """A person wants it to stop at its next call, and its handler not to run before this."""
     title: str
     """`ui.title`: the script's own words for what it is about to do."""
     reserved_count: int
@@ -281,6 +288,8 @@ class Run(Record, frozen=True, gc=False):
     prepare_result: Json | None
     mutation_result: Json | None
     """What `next` is given when the outcome is success; a retry inherits it."""
+    skip_reason: str
+    """Why the mutation was skipped, in the words of who did; `next` is told."""
     output_state: Json | None
     error_class: FailureClass | None
     error_message: str
@@ -303,6 +312,7 @@ class Event(Record, frozen=True, gc=False):
     ordering_key: str | None
     """What its consumer wants in order; events without one wait for nobody."""
     attempt: int
+    """Grows each time that a run releases it."""
     reserved_by_run_id: str | None
     created_by_run_id: str | None
     caused: bool
@@ -353,6 +363,10 @@ class Mutation(Record, frozen=True, gc=False):
     resolved_why: str
     created_at: Millis
     updated_at: Millis
+    subkey: str | None
+    """Inside an item: which of several equal calls it is. None in lines that are older than this column."""
+    doubted_at: Millis | None
+    """Since when its outcome is looked for; anew when a person wants it looked for again."""
 
 
 class Approval(Record, frozen=True, gc=False):

@@ -8,13 +8,14 @@ from typing import NoReturn
 
 from msgspec.structs import replace
 
-from keep_storage import rows, runs, workflows
+from keep_storage import rows, runs, stops, workflows
 from keep_storage.errors import Reason, reject, storable
 from keep_storage.ids import Millis
 from keep_storage.journal import Change, changed
 from keep_storage.model import (
     Approval,
     ApprovalStatus,
+    GrantPolicy,
     HandlerKind,
     Item,
     ItemState,
@@ -26,12 +27,14 @@ from keep_storage.model import (
     Resolver,
     Run,
     RunStatus,
+    WorkflowStatus,
 )
 from keep_storage.operations import (
     ApplyMutation,
     AskFirst,
     CreateMutation,
     FailMutation,
+    ItemScope,
     SkipMutation,
     UpdateMutationStatus,
 )
@@ -53,11 +56,28 @@ def create_mutation(tx: Transaction, op: CreateMutation, now: Millis) -> Change[
         reject(Reason.RUN_NOT_ACTIVE, f"Run {run.id!r} is {run.status}; it calls nothing any more.")
     if op.send and op.ask_first:
         reject(Reason.MUTATION_AWAITS_APPROVAL, "A call that a person must approve first cannot be sent at once.")
+    _nobody_has_stopped_it(tx, run, op)
     if run.kind is HandlerKind.PRODUCER:
         reject(Reason.RUN_MAY_NOT_MUTATE, f"Run {run.id!r} is of a producer; producers only read.")
     if run.kind is HandlerKind.CONSUMER:
         return _record_for_consumer(tx, run, op, now)
     return _record_in_item(tx, run, op, now)
+
+
+def _nobody_has_stopped_it(q: Queries, run: Run, op: CreateMutation) -> None:
+    """What people have said since the run began, as it is at this moment: a stop is a stop."""
+    workflow = workflows.existing(q, run.workflow_id)
+    if workflow.status is not WorkflowStatus.ACTIVE:
+        reject(Reason.WORKFLOW_NOT_ACTIVE, f"Workflow {workflow.id!r} is {workflow.status}; it calls nothing.")
+    if run.stop_until is not None:
+        reject(Reason.RUN_WAS_STOPPED, f"A person has stopped run {run.id!r}; it makes no further call.")
+    if not op.permission:
+        return
+    grant = rows.grant_of_run(q, run.id, op.permission) or reject(
+        Reason.GRANT_NOT_FOUND, f"The permission {op.permission!r} was taken back from workflow {workflow.id!r}."
+    )
+    if grant.policy is GrantPolicy.ASK and not op.ask_first:
+        reject(Reason.GRANT_ASKS_FIRST, f"The permission {op.permission!r} now wants a person to be asked first.")
 
 
 def _record_for_consumer(tx: Transaction, run: Run, op: CreateMutation, now: Millis) -> Change[Mutation]:
@@ -95,7 +115,7 @@ def _record_in_item(tx: Transaction, run: Run, op: CreateMutation, now: Millis) 
             Reason.MUTATION_OUTCOME_UNKNOWN,
             f"Mutation {unsettled.id!r} of run {run.id!r} is {unsettled.status}; a run makes one call at a time.",
         )
-    known = rows.mutation_by_identity(tx, op.item.identity_key)
+    known = _known(tx, item, op, op.item)
     if known is None:
         return _record(tx, _new(run, op, op.item.identity_key, item, now), op.ask_first, now)
     if (known.workflow_id, known.item_id, known.item_attempt) != (item.workflow_id, item.item_id, item.attempt):
@@ -112,6 +132,14 @@ def _record_in_item(tx: Transaction, run: Run, op: CreateMutation, now: Millis) 
             f"Mutation {known.id!r} of item {item.item_id!r} is {known.status}; settle it before trying again.",
         )
     return _record_again(tx, run, known, op, now)
+
+
+def _known(q: Queries, item: Item, op: CreateMutation, scope: ItemScope) -> Mutation | None:
+    """The line that is about this call already. One kept under its words, from earlier on, is it in any words."""
+    known = rows.mutation_by_identity(q, scope.identity_key)
+    if known is None and scope.is_method_alone:
+        return rows.mutation_of_older_identity(q, item, op.connector, op.method, op.params)
+    return known
 
 
 def _new(run: Run, op: CreateMutation, identity_key: str, item: Item | None, now: Millis) -> Mutation:
@@ -142,6 +170,8 @@ def _new(run: Run, op: CreateMutation, identity_key: str, item: Item | None, now
         resolved_why="",
         created_at=now,
         updated_at=now,
+        subkey=op.item.subkey if op.item else "",
+        doubted_at=None,
     )
 
 
@@ -162,6 +192,7 @@ def _record_again(tx: Transaction, run: Run, known: Mutation, op: CreateMutation
         error="",
         attempts=known.attempts + int(op.send),
         reconcile_attempts=0,
+        doubted_at=None,
         sent_at=now if op.send else known.sent_at,
         resolved_by=None,
         resolved_at=None,
@@ -236,14 +267,16 @@ def label(
     """The same mutation in another unsettled state, with its counters."""
     starts = status is MutationStatus.IN_FLIGHT
     checked_again = status is mutation.status is MutationStatus.NEEDS_RECONCILE
-    asked_to_try_again = mutation.status is MutationStatus.INDETERMINATE
+    # A doubt begins, or a person wants it looked into as if it had: what was counted so far does not count.
+    begins = status is MutationStatus.NEEDS_RECONCILE and not checked_again
     return replace(
         mutation,
         status=status,
         version=mutation.version + 1,
         error=storable(error) or mutation.error,
         attempts=mutation.attempts + int(starts),
-        reconcile_attempts=0 if asked_to_try_again else mutation.reconcile_attempts + int(checked_again),
+        reconcile_attempts=0 if begins else mutation.reconcile_attempts + int(checked_again),
+        doubted_at=now if begins else mutation.doubted_at,
         next_reconcile_at=_due(status, next_reconcile_at, now),
         sent_at=now if starts else mutation.sent_at,
         updated_at=now,
@@ -265,13 +298,18 @@ def _unsettled(q: Queries, mutation_id: str, expected_version: int | None) -> Mu
             Reason.MUTATION_ALREADY_SETTLED,
             f"Mutation {mutation_id!r} is already {mutation.status} ({mutation.resolved_by}{who}).",
         )
+    check_version(mutation, expected_version)
+    return mutation
+
+
+def check_version(mutation: Mutation, expected_version: int | None) -> None:
+    """Refuse a word on something that has changed since it was looked at."""
     if expected_version not in (None, mutation.version):
         reject(
             Reason.MUTATION_VERSION_STALE,
-            f"Mutation {mutation_id!r} is at version {mutation.version}, not {expected_version}: it changed since "
+            f"Mutation {mutation.id!r} is at version {mutation.version}, not {expected_version}: it changed since "
             "you looked. Look again.",
         )
-    return mutation
 
 
 # Settling.
@@ -347,7 +385,7 @@ def settled_as(
         status=status,
         version=mutation.version + 1,
         result=result,
-        error=storable(error) or mutation.error,
+        error=storable(error),  # why nobody knew is in the journal, and true no more
         next_reconcile_at=None,
         resolved_by=resolver,
         resolved_at=now,
@@ -363,14 +401,15 @@ def settle(
     """Write the outcome, and let the run, its events and its workflow follow."""
     rows.save_mutation(tx, settled)
     if run.kind is HandlerKind.CONSUMER:
-        rows.set_outcome(tx, run.id, Phase.MUTATED, outcome, settled.result)
+        why = settled.resolved_why if outcome is MutationOutcome.SKIPPED else ""
+        rows.set_outcome(tx, run.id, Phase.MUTATED, outcome, settled.result, why)
         if outcome is MutationOutcome.FAILURE:
             rows.release_events(tx, run.id, now)
             rows.look_again(tx, run, now)
         elif outcome is MutationOutcome.SKIPPED:
             rows.skip_events(tx, run.id, now)
-    elif outcome is MutationOutcome.SKIPPED:
-        _skip_item(tx, settled, now)
+    elif outcome is MutationOutcome.SKIPPED or run.status is not RunStatus.ACTIVE:
+        _let_item_follow(tx, settled, outcome, now)
     if run.status is not RunStatus.ACTIVE:
         _let_workflow_go_on(tx, run, outcome, now)
     return changed(
@@ -387,17 +426,16 @@ def settle(
 
 
 def _let_workflow_go_on(tx: Transaction, run: Run, outcome: MutationOutcome, now: Millis) -> None:
-    """The question that stopped the workflow is answered. An active run never stopped it, nor did a parked one."""
-    if run.parked:
-        if outcome is MutationOutcome.FAILURE:
-            rows.unpark(tx, run.id)
-            # Another run of the handler may be under way that has looked before, and found nothing.
-            rows.count_write_for_consumer(tx, run)
-        return
+    """The question that stopped the run is answered, and with it what that stopped. An active run stopped nothing."""
+    if run.parked and (run.kind is HandlerKind.JOB or outcome is MutationOutcome.FAILURE):
+        rows.unpark(tx, run.id)
+        # Another run of the handler may be under way that has looked before, and found nothing.
+        rows.count_write_for_consumer(tx, run)
     workflow = workflows.existing(tx, run.workflow_id)
     if workflow.error_run_id == run.id:
-        workflow = workflows.without_error(workflow, now)
-    if run.kind is HandlerKind.CONSUMER:
+        rows.stood_still(tx, run, now)
+        workflow = stops.without_error(tx, workflow, now)
+    if run.kind is HandlerKind.CONSUMER and not run.parked:
         if outcome is MutationOutcome.FAILURE and workflow.pending_retry_run_id == run.id:
             workflow = replace(workflow, pending_retry_run_id=None)
         elif outcome is not MutationOutcome.FAILURE:
@@ -405,9 +443,11 @@ def _let_workflow_go_on(tx: Transaction, run: Run, outcome: MutationOutcome, now
     rows.save_workflow(tx, replace(workflow, updated_at=now))
 
 
-def _skip_item(tx: Transaction, mutation: Mutation, now: Millis) -> None:
+def _let_item_follow(tx: Transaction, mutation: Mutation, outcome: MutationOutcome, now: Millis) -> None:
+    """A skipped call skips its item, and the doubt that an item was left with is none any more."""
     assert mutation.item_id, "a job mutates only inside an item"
     item = rows.item(tx, mutation.workflow_id, mutation.item_id)
     assert item, "a mutation's item is never deleted"
     if item.attempt == mutation.item_attempt:
-        rows.save_item(tx, replace(item, state=ItemState.SKIPPED, updated_at=now))
+        state = ItemState.SKIPPED if outcome is MutationOutcome.SKIPPED else item.state
+        rows.save_item(tx, replace(item, state=state, error=mutation.error, updated_at=now))

@@ -10,6 +10,7 @@ import msgspec
 
 from keep_storage.ids import Millis
 from keep_storage.model import (
+    Approval,
     Delivery,
     Event,
     FailureClass,
@@ -82,6 +83,9 @@ class HandlerSpec(msgspec.Struct, frozen=True):
     """Where in the payload of its events the ordering key is, as in `customer.id`."""
     schedule: Json | None = None
     first_run_at: Millis | None = None
+    """Of a handler that is new to the workflow, or has another schedule than before."""
+    plan_anew: bool = False
+    """It is so also for the schedule that it had: what that means is another, because of the time zone."""
 
 
 class Publish(msgspec.Struct, frozen=True):
@@ -107,6 +111,8 @@ class RunError(msgspec.Struct, frozen=True):
     cls: FailureClass
     message: str
     place: str = ""
+    about: str = ""
+    """What it is about, for code: see `Workflow.error_about`."""
 
 
 class ItemScope(msgspec.Struct, frozen=True):
@@ -114,6 +120,17 @@ class ItemScope(msgspec.Struct, frozen=True):
 
     item_id: str
     identity_key: str
+    subkey: str = ""
+    is_method_alone: bool = False
+    """The connector declares no identity: any call of this method with this subkey is this one."""
+
+
+class GrantUse(msgspec.Struct, frozen=True):
+    """A call that counts against a grant, on this day, with at most so many a day."""
+
+    permission: str
+    day: int
+    per_day: int
 
 
 class AskFirst(msgspec.Struct, frozen=True):
@@ -142,7 +159,10 @@ class AddScriptVersion(Operation[ScriptVersion], frozen=True):
 
 
 class ActivateScript(Operation[Workflow], frozen=True):
-    """Make a version the one that runs. Topics and handlers become those it declares; events and state stay."""
+    """Make a version the one that runs. Topics and handlers become those it declares; events and state stay.
+
+    Refused while events are unfinished in a topic that it no longer declares, unless that topic is in `drop` or `move`.
+    """
 
     version_id: str
     topics: tuple[str, ...]
@@ -151,6 +171,11 @@ class ActivateScript(Operation[Workflow], frozen=True):
     """That of the workflow's schedules from now on; None: it stays."""
     is_repair: bool = False
     """Nobody but a machine has looked at it: how often the handlers have failed is not forgotten."""
+    drop: tuple[str, ...] = ()
+    """Topics that it does not declare: their pending events are skipped. Refused while a run holds one of them."""
+    move: tuple[tuple[str, str], ...] = ()
+    """From a topic that it does not declare to one that it does: pending and reserved events go there as they are."""
+    by: str = ""
 
 
 class GrantPermission(Operation[Grant], frozen=True):
@@ -197,12 +222,21 @@ class ResumeWorkflow(Operation[Workflow], frozen=True):
 
 
 class ArchiveWorkflow(Operation[Workflow], frozen=True):
+    """End a workflow. Calls that wait for approval are refused by this; unknown outcomes are still looked into."""
+
+    workflow_id: str
+    by: str = ""
+
+
+class UnarchiveWorkflow(Operation[Workflow], frozen=True):
+    """Bring an archived workflow back, paused. Refused while another one has its name."""
+
     workflow_id: str
     by: str = ""
 
 
 class RunNow(Operation[Workflow], frozen=True):
-    """A person does not want to wait for the clock: every producer is due now."""
+    """A person does not want to wait for the clock: every producer and every job is due now."""
 
     workflow_id: str
     by: str = ""
@@ -261,10 +295,28 @@ class CreateRetryRun(Operation[Run], frozen=True):
     session_id: str
 
 
+class StopRun(Operation[Run], frozen=True):
+    """A person wants a run to stop: it makes no further call, and its handler does not run again before `until`."""
+
+    run_id: str
+    until: Millis
+    by: str = ""
+    why: str = ""
+
+
+class CountCost(Operation[Run], frozen=True):
+    """Add to the cost of a run that has stopped: what an approved call has cost."""
+
+    run_id: str
+    cost_micros: int
+
+
 class UpdateHandlerRunStatus(Operation[Run], frozen=True):
     """A run stops before its commit: failure, pause or crash. Decides what becomes of its events.
 
-    All but a crash count as a failure of the handler, which is not to run again before `retry_at`.
+    All but a crash count as a failure of the handler, which is not to run again before `retry_at`, unless `is_fault`
+    is false. `failing_since` is when its failures began, if not with the first that is counted. A run whose call waits
+    for approval is parked, unless `parks` is false: then its workflow stops.
     """
 
     run_id: str
@@ -273,6 +325,9 @@ class UpdateHandlerRunStatus(Operation[Run], frozen=True):
     logs: Json | None = None
     cost_micros: int = 0
     retry_at: Millis | None = None
+    failing_since: Millis | None = None
+    is_fault: bool = True
+    parks: bool = True
 
 
 class UpdateConsumerPhase(Operation[Run], frozen=True):
@@ -327,6 +382,8 @@ class CreateMutation(Operation[Mutation], frozen=True):
     `send=True` records it as `in_flight` at once: when this is answered, the call may be made. Inside an item
     the ledger may already know the call: the answer is then the existing line (applied: use its result;
     failed: it has been set `in_flight` again if `send`).
+
+    Refused once a person has paused or archived the workflow, stopped the run, or taken `permission` back.
     """
 
     id: str
@@ -339,6 +396,8 @@ class CreateMutation(Operation[Mutation], frozen=True):
     send: bool = False
     item: ItemScope | None = None
     ask_first: AskFirst | None = None
+    permission: str = ""
+    """The permission that it needs: granted now, and not to be asked about unless it is. Empty: none."""
 
 
 class UpdateMutationStatus(Operation[Mutation], frozen=True):
@@ -384,22 +443,44 @@ class SkipMutation(Operation[Mutation], frozen=True):
     expected_version: int | None = None
 
 
+class AmendResult(Operation[Mutation], frozen=True):
+    """Put right the result of a call that a person said had happened. Refused once a run has used the first one."""
+
+    mutation_id: str
+    result: Json
+    by: str = ""
+    why: str = ""
+    expected_version: int | None = None
+
+
 class ApproveMutation(Operation[Mutation], frozen=True):
-    """A person allows the recorded call: it is `in_flight` when this is answered."""
+    """A person allows the recorded call: it is `in_flight` when this is answered, and counts against its grant."""
 
     approval_id: str
     by: str
     why: str = ""
+    use: GrantUse | None = None
 
 
 class RejectMutation(Operation[Mutation], frozen=True):
-    """A person (or the clock, with `expired`) refuses the recorded call: as failed, or skipped."""
+    """A person (or the clock, with `expired`) refuses the recorded call: its events or its item are skipped.
+
+    With `retry` it counts as failed instead: the events are released, and a fresh run prepares anew.
+    """
 
     approval_id: str
     by: str
     why: str = ""
-    skip: bool = False
+    retry: bool = False
     expired: bool = False
+
+
+class AskAgain(Operation[Approval], frozen=True):
+    """Nobody has answered a question in time: the same one is asked once more."""
+
+    approval_id: str
+    new_id: str
+    expires_at: Millis | None = None
 
 
 # Events and items.
@@ -431,10 +512,13 @@ class OpenItem(Operation[Item], frozen=True):
 
 
 class CloseItem(Operation[Item], frozen=True):
+    """A job leaves `withItem`: what it published inside is there with it, whatever becomes of the run."""
+
     run_id: str
     item_id: str
     state: ItemState
     error: str = ""
+    publishes: tuple[Publish, ...] = ()
 
 
 class SkipItem(Operation[Item], frozen=True):
@@ -444,6 +528,8 @@ class SkipItem(Operation[Item], frozen=True):
     item_id: str
     by: str = ""
     why: str = ""
+    state: ItemState | None = None
+    """What it was when the person looked: refused if it is something else by now."""
 
 
 class ReprocessItem(Operation[Item], frozen=True):
@@ -453,6 +539,8 @@ class ReprocessItem(Operation[Item], frozen=True):
     item_id: str
     by: str = ""
     why: str = ""
+    state: ItemState | None = None
+    """What it was when the person looked: refused if it is something else by now."""
 
 
 # Maintenance and recovery.

@@ -15,10 +15,16 @@ _CHARS_MAX: Final = 256
 
 
 def ordering_key(payload: Json, ordering: str | None) -> str | None:
-    """The key of an event, if its consumer declares one and the payload has a text, a number or a truth value there."""
+    """The key of an event, if its consumer declares one and the payload has a text, a number or a truth value there.
+
+    A payload that no decoder can hold (`1e400` is valid JSON) has none: it is not taken any more; a file may have it.
+    """
     if ordering is None:
         return None
-    found: Any = msgspec.json.decode(payload)
+    try:
+        found: Any = msgspec.json.decode(payload)
+    except msgspec.DecodeError:
+        return None
     for member in ordering.split("."):
         found = found.get(member) if isinstance(found, dict) else None
     if not isinstance(found, str | int | float):

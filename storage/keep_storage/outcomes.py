@@ -1,5 +1,7 @@
 """What a mutation's outcome means for others: what `next` is told, and who can still find out. Pure."""
 
+import msgspec
+
 from keep_storage.model import Json, Mutation, MutationOutcome, MutationStatus, Run
 
 
@@ -8,16 +10,17 @@ def mutation_result_for_next(run: Run) -> Json:
 
     The outcome decides, not the phase: a retry is given exactly what the run it continues was given.
     """
-    return mutation_result(run.mutation_outcome, run.mutation_result)
+    return mutation_result(run.mutation_outcome, run.mutation_result, run.skip_reason)
 
 
-def mutation_result(outcome: MutationOutcome, result: Json | None = None) -> Json:
+def mutation_result(outcome: MutationOutcome, result: Json | None = None, reason: str = "") -> Json:
     """The same, for who knows the outcome and need not read the run."""
     match outcome:
         case MutationOutcome.SUCCESS:
             return f'{{"status":"applied","result":{result}}}'
         case MutationOutcome.SKIPPED:
-            return '{"status":"skipped"}'
+            said = msgspec.json.encode(reason).decode()
+            return f'{{"status":"skipped","reason":{said}}}' if reason else '{"status":"skipped"}'
         case MutationOutcome.NONE:
             return '{"status":"none"}'
         case MutationOutcome.FAILURE:

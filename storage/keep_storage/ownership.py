@@ -1,16 +1,25 @@
-"""One runtime per file. A lock that the operating system lets go of when the process dies, however it dies."""
+"""One runtime per file. A lock that the operating system lets go of when the process dies, however it dies.
+
+It is a lock for writing, which only who may write the file can have: so a stranger who may read it, and holds a lock of
+that kind, is neither taken for a runtime nor in the way of one.
+"""
 
 import fcntl
 import os
+import struct
 import time
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Final, Self
 
 from keep_storage.errors import StorageOwned, StorageUnavailable
+from keep_storage.own_files import PRIVATE, is_at, narrow, open_own
 
 _TRIES: Final = 10
 _PAUSE_S: Final = 0.02
-"""Who asks `owner_of` has the lock for an instant. A runtime that meets that instant tries again."""
+_FLOCK: Final = "hhqqi4x"
+"""`struct flock`: type, whence, start, length, process."""
+_TEXT_MAX: Final = 200
 
 
 class Ownership:
@@ -20,24 +29,23 @@ class Ownership:
         self._descriptor: int | None = descriptor
 
     @classmethod
-    def take(cls, path: Path) -> Self:
-        """Raises `StorageOwned`, naming the process that has the file."""
+    def take(cls, path: Path, mode: int = PRIVATE) -> Self:
+        """Raises `StorageOwned`, naming the process that has the file, and `StorageUnavailable`."""
         lock = _lock_of(path)
-        try:
-            descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        except OSError as error:
-            raise StorageUnavailable(
-                f"Cannot write beside {path}: {error.strerror}. The folder must exist and be writable."
-            ) from error
-        if not _lock(descriptor, fcntl.LOCK_EX, _TRIES):
-            owner = _named_in(descriptor)
-            os.close(descriptor)
-            raise StorageOwned(
-                f"{path} is open in another runtime (process {owner}). One runtime owns a file at a time; stop "
-                "that one first. Readers and `keep doctor` may look at any time."
-            )
+        for _ in range(_TRIES):
+            if (descriptor := _taken(lock, path)) is not None:
+                return cls._signed(descriptor, mode)
+            time.sleep(_PAUSE_S)
+        raise StorageUnavailable(f"{lock} changes all the time: somebody is in the way. Try again.")
+
+    @classmethod
+    def _signed(cls, descriptor: int, mode: int) -> Self:
+        """Say who has it. Those whom the mode names may read it: to ask whether a runtime is running."""
+        if os.fstat(descriptor).st_size == 0:
+            os.fchmod(descriptor, mode)
+        narrow(descriptor, mode)
         os.ftruncate(descriptor, 0)
-        os.write(descriptor, f"{os.getpid()}\n".encode())
+        os.pwrite(descriptor, f"{os.getpid()}\n{_namespace()} {_started(os.getpid()) or 0}\n".encode(), 0)
         return cls(descriptor)
 
     def give_up(self) -> None:
@@ -50,13 +58,15 @@ class Ownership:
 def owner_of(path: Path) -> str | None:
     """The process that owns the file, `"unknown"` if it has not said; None if nobody does. Takes nothing away."""
     try:
-        descriptor = os.open(_lock_of(path), os.O_RDONLY | os.O_CLOEXEC)
+        descriptor = open_own(_lock_of(path), os.O_RDONLY, path)
     except FileNotFoundError:
         return None
-    except OSError as error:
-        raise StorageUnavailable(f"Cannot tell whether a runtime has {path}: {error.strerror}.") from error
     try:
-        return None if _lock(descriptor, fcntl.LOCK_SH, 1) else _named_in(descriptor)
+        if not _is_written(descriptor):
+            return None
+        pid, is_dead = _named_in(descriptor)
+        # Something that a dead runtime had started may still hold its lock: no runtime is running for that.
+        return None if is_dead else pid
     finally:
         os.close(descriptor)
 
@@ -66,17 +76,117 @@ def _lock_of(path: Path) -> Path:
     return Path(f"{path.resolve()}-owner")
 
 
-def _lock(descriptor: int, kind: int, tries: int) -> bool:
-    for last in range(tries, 0, -1):
-        try:
-            fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
-        except BlockingIOError:
-            if last > 1:
-                time.sleep(_PAUSE_S)
+def _taken(lock: Path, database: Path) -> int | None:
+    """The lock file, locked for writing; None if it has to be tried again. Raises `StorageOwned`."""
+    with ExitStack() as stack:
+        descriptor = open_own(lock, os.O_RDWR | os.O_CREAT, database)
+        stack.callback(os.close, descriptor)
+        if not _lock(descriptor, fcntl.F_WRLCK):
+            _refuse_if_owned(descriptor, database)
+            return _replaced(lock, descriptor, database)
+        if not is_at(lock, descriptor):
+            return None
+        stack.pop_all()
+        return descriptor
+
+
+def _refuse_if_owned(descriptor: int, database: Path) -> None:
+    if _is_written(descriptor):
+        pid, is_dead = _named_in(descriptor)
+        ended = ", which has ended; something that it had started still has the file open: end that" if is_dead else ""
+        raise StorageOwned(
+            f"{database} is open in another runtime (process {pid}{ended}). One runtime owns a file at a time; stop "
+            "that one first. Readers and `keep doctor` may look at any time."
+        )
+
+
+def _replaced(lock: Path, old: int, database: Path) -> int | None:
+    """A lock file in place of one on which somebody has a lock for reading, locked; None if it has to be tried again.
+
+    Nobody else can be at it. Our own lock for reading keeps every runtime from taking the old file, and the new one
+    is locked under a name of its own, closed to strangers, before it gets into the old one's place.
+    """
+    if not _lock(old, fcntl.F_RDLCK):
+        return None
+    gate = lock.with_name(f"{lock.name}.new")
+    with ExitStack() as stack:
+        fresh = open_own(gate, os.O_RDWR | os.O_CREAT, database)
+        stack.callback(os.close, fresh)
+        if not (_lock(fresh, fcntl.F_WRLCK) and is_at(gate, fresh)):
+            return None
+        if not is_at(lock, old):
+            gate.unlink()
+            return None
+        gate.replace(lock)
+        stack.pop_all()
+        return fresh
+
+
+def _lock(descriptor: int, kind: int) -> bool:
+    """Of the open file, not of the process: it ends with the last descriptor, as `flock` does."""
+    try:
+        if _KNOWS_KINDS:
+            fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, struct.pack(_FLOCK, kind, os.SEEK_SET, 0, 0, 0))
         else:
-            return True
+            fcntl.flock(descriptor, (fcntl.LOCK_EX if kind == fcntl.F_WRLCK else fcntl.LOCK_SH) | fcntl.LOCK_NB)
+    except (BlockingIOError, PermissionError):
+        return False
+    return True
+
+
+def _is_written(descriptor: int) -> bool:
+    """Whether another one has the lock for writing: a runtime."""
+    if _KNOWS_KINDS:
+        asked = struct.pack(_FLOCK, fcntl.F_RDLCK, os.SEEK_SET, 0, 0, 0)
+        kind: int = struct.unpack(_FLOCK, fcntl.fcntl(descriptor, fcntl.F_OFD_GETLK, asked))[0]
+        return kind != fcntl.F_UNLCK
+    is_free = _lock(descriptor, fcntl.F_RDLCK)
+    if is_free:
+        fcntl.flock(descriptor, fcntl.LOCK_UN)
+    return not is_free
+
+
+_KNOWS_KINDS: Final = hasattr(fcntl, "F_OFD_SETLK")
+"""Linux. Elsewhere `flock` has to do, for which who may read a file may lock it: there, the mode of the file is all."""
+
+
+def _named_in(descriptor: int) -> tuple[str, bool]:
+    """The process that has signed, and whether it is certain that it is not there any more."""
+    pid, _, rest = os.pread(descriptor, _TEXT_MAX, 0).decode(errors="replace").partition("\n")
+    namespace, _, started = rest.strip().partition(" ")
+    if not (pid.isascii() and pid.isdigit() and len(pid) <= 10):
+        return "unknown", False
+    # A number of another container says nothing here.
+    is_ours = namespace == str(_namespace()) and started.isascii() and started.isdigit()
+    return pid, is_ours and _is_gone(int(pid), int(started))
+
+
+def _namespace() -> int:
+    """In which processes have the numbers that this one sees."""
+    try:
+        return Path("/proc/self/ns/pid").stat().st_ino
+    except OSError:
+        return 0
+
+
+def _is_gone(pid: int, started: int) -> bool:
+    """Whether the process that was started then has ended: another one may have its number by now."""
+    now = _started(pid)
+    if now is not None:
+        return now != started
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return True
+    except PermissionError:
+        pass  # somebody else's, and there
     return False
 
 
-def _named_in(descriptor: int) -> str:
-    return os.read(descriptor, 32).decode(errors="replace").strip() or "unknown"
+def _started(pid: int) -> int | None:
+    """When a process was started, in whatever the system counts; 0 if it has ended; None if nobody can tell."""
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text("utf-8", "replace").rpartition(")")[2].split()
+    except OSError:
+        return None
+    return 0 if state[0] in "ZX" else int(state[19])

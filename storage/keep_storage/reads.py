@@ -45,6 +45,7 @@ from keep_storage.rows import (
     version,
     version_by_number,
     workflow,
+    workflow_by_name,
 )
 from keep_storage.transaction import Queries, Row
 
@@ -57,7 +58,10 @@ __all__ = [
     "agenda",
     "approval",
     "approvals_due",
+    "approvals_of_mutation",
+    "archived_by_name",
     "calls_on_day",
+    "doubts",
     "event",
     "events",
     "events_caused_by",
@@ -106,6 +110,7 @@ __all__ = [
     "workflow",
     "workflow_by_name",
     "workflows",
+    "workflows_in_error",
     "workflows_needing_attention",
 ]
 
@@ -128,6 +133,8 @@ class HandlerView(msgspec.Struct, frozen=True, gc=False):
     retry_at: Millis | None
     """Not before this, whatever else is due."""
     failures: int
+    is_held: bool
+    """A call of this job waits for a person: it would run into the same question again."""
     writes: int
     """How often the topics of a consumer have been written to: what a run that looks now has seen."""
     oldest_pending_seq: int | None
@@ -159,7 +166,7 @@ class Snapshot(msgspec.Struct, frozen=True):
     active_run_id: str | None
     open_session_id: str | None
     parked: int
-    """How many of its runs are parked."""
+    """How many runs of its consumers are parked."""
     retry_run_id: str | None
     """The run whose `next` is to run: the pending retry, or else the first that is parked and has an outcome."""
     retry_handler: str | None
@@ -302,9 +309,9 @@ def inputs(q: Queries, workflow_id: str, *, limit: int = PEEK_DEFAULT, before: i
 # Workflows, scripts, sessions and runs.
 
 
-def workflow_by_name(q: Queries, name: str) -> Workflow | None:
-    """The newest workflow of this name that is not archived."""
-    return find(q, Workflow, "workflow_by_name", {"name": name})
+def archived_by_name(q: Queries, name: str) -> Workflow | None:
+    """The newest archived workflow of this name."""
+    return find(q, Workflow, "archived_by_name", {"name": name})
 
 
 def versions(q: Queries, workflow_id: str) -> list[ScriptVersion]:
@@ -321,8 +328,13 @@ def workflows(q: Queries) -> list[Workflow]:
     return find_all(q, Workflow, "all_workflows", {})
 
 
+def workflows_in_error(q: Queries) -> list[Workflow]:
+    """Workflows that are stopped until somebody has seen to it, archived ones too."""
+    return find_all(q, Workflow, "workflows_in_error", {})
+
+
 def workflows_needing_attention(q: Queries) -> list[Workflow]:
-    """Workflows in error, under repair, with a proposal or a question for a person; archived ones need nobody."""
+    """Workflows in error, under repair, with a proposal or a question for a person; archived ones with a question."""
     return find_all(q, Workflow, "workflows_needing_attention", {})
 
 
@@ -408,6 +420,11 @@ def unsettled_mutations(q: Queries, workflow_id: str) -> list[Mutation]:
     return find_all(q, Mutation, "unsettled_mutations", {"workflow_id": workflow_id})
 
 
+def doubts(q: Queries) -> list[Mutation]:
+    """The calls of which nobody knows whether they happened, in all workflows."""
+    return find_all(q, Mutation, "doubts", {})
+
+
 def mutations_to_reconcile(q: Queries, now: Millis, *, limit: int = PEEK_DEFAULT) -> list[Mutation]:
     """Mutations whose next check is due, the longest due first."""
     return find_all(q, Mutation, "mutations_to_reconcile", {"now": now, "limit": limit})
@@ -428,6 +445,11 @@ def open_approvals(q: Queries, workflow_id: str | None = None) -> list[Approval]
 def approvals_due(q: Queries, workflow_id: str, now: Millis) -> list[Approval]:
     """Questions of a workflow that nobody answered in time, the longest due first."""
     return find_all(q, Approval, "approvals_due", {"workflow_id": workflow_id, "now": now})
+
+
+def approvals_of_mutation(q: Queries, mutation_id: str) -> list[Approval]:
+    """Every question about a call, the last one last."""
+    return find_all(q, Approval, "approvals_of_mutation", {"mutation_id": mutation_id})
 
 
 def item_attempts(q: Queries, workflow_id: str, item_id: str) -> list[Item]:

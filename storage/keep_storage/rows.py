@@ -98,6 +98,11 @@ def save_workflow(tx: Transaction, workflow: Workflow) -> None:
     tx.run("save_workflow", as_params(workflow))
 
 
+def workflow_by_name(q: Queries, name: str) -> Workflow | None:
+    """The newest workflow of this name that is not archived."""
+    return find(q, Workflow, "workflow_by_name", {"name": name})
+
+
 def version(q: Queries, version_id: str) -> ScriptVersion | None:
     return find(q, ScriptVersion, "version_by_id", {"id": version_id})
 
@@ -128,15 +133,22 @@ def replace_topics(tx: Transaction, workflow_id: str, topics: Mapping[str, Readi
         tx.run("declare_topic", {"workflow_id": workflow_id, "name": name, **as_params(reading)})
 
 
-def replace_handlers(tx: Transaction, workflow_id: str, handlers: Iterable[Handler], *, is_repair: bool) -> None:
+def replace_handlers(
+    tx: Transaction, workflow_id: str, handlers: Iterable[tuple[Handler, bool]], *, is_repair: bool
+) -> None:
+    """Each with whether its next run is planned anew."""
     tx.run("retire_handlers", {"workflow_id": workflow_id, "is_repair": is_repair})
-    for handler in handlers:
-        tx.run("declare_handler", as_params(handler))
+    for handler, plan_anew in handlers:
+        tx.run("declare_handler", {**as_params(handler), "plan_anew": plan_anew})
+
+
+def topics(q: Queries, workflow_id: str) -> dict[str, Topic]:
+    """Every topic that the workflow ever had, by name."""
+    return {topic.name: topic for topic in find_all(q, Topic, "topics_of_workflow", {"workflow_id": workflow_id})}
 
 
 def declared_topics(q: Queries, workflow_id: str) -> dict[str, Topic]:
-    topics = find_all(q, Topic, "topics_of_workflow", {"workflow_id": workflow_id})
-    return {topic.name: topic for topic in topics if topic.declared}
+    return {name: topic for name, topic in topics(q, workflow_id).items() if topic.declared}
 
 
 def handler(q: Queries, workflow_id: str, name: str) -> Handler | None:
@@ -155,8 +167,29 @@ def commit_handler(
     tx.run("commit_handler", _handler_key(run) | kept)
 
 
-def count_failure(tx: Transaction, run: Run, retry_at: Millis | None, now: Millis) -> None:
-    tx.run("count_failure", _handler_key(run) | {"retry_at": retry_at, "updated_at": now})
+def count_failure(
+    tx: Transaction, run: Run, retry_at: Millis | None, failing_since: Millis | None, now: Millis
+) -> None:
+    times = {"retry_at": retry_at, "failing_since": failing_since, "updated_at": now}
+    tx.run("count_failure", _handler_key(run) | times)
+
+
+def forgive_handler(tx: Transaction, run: Run, now: Millis) -> None:
+    tx.run("forgive_handler", _handler_key(run) | {"updated_at": now})
+
+
+def stood_still(tx: Transaction, run: Run, now: Millis) -> None:
+    """Since this run stopped."""
+    ms = max(now - (run.ended_at or now), 0)
+    tx.run("stood_still", _handler_key(run) | {"ms": ms, "updated_at": now})
+
+
+def fail_since_now(tx: Transaction, workflow_id: str, now: Millis) -> None:
+    tx.run("fail_since_now", {"workflow_id": workflow_id, "updated_at": now})
+
+
+def put_off(tx: Transaction, run: Run, until: Millis, now: Millis) -> None:
+    tx.run("put_off", _handler_key(run) | {"until": until, "updated_at": now})
 
 
 def look_again(tx: Transaction, run: Run, now: Millis) -> None:
@@ -167,8 +200,8 @@ def look_again_everywhere(tx: Transaction, workflow_id: str, now: Millis) -> Non
     tx.run("look_again_everywhere", {"workflow_id": workflow_id, "updated_at": now})
 
 
-def make_producers_due(tx: Transaction, workflow_id: str, now: Millis) -> None:
-    tx.run("make_producers_due", {"workflow_id": workflow_id, "now": now})
+def make_handlers_due(tx: Transaction, workflow_id: str, now: Millis) -> None:
+    tx.run("make_handlers_due", {"workflow_id": workflow_id, "now": now})
 
 
 def forgive_failures(tx: Transaction, workflow_id: str, now: Millis) -> None:
@@ -195,6 +228,11 @@ def delete_grant(tx: Transaction, workflow_id: str, major: int, permission: str)
     """The one that was there."""
     key = {"workflow_id": workflow_id, "major": major, "permission": permission}
     return find(tx, Grant, "delete_grant", key)
+
+
+def grant_of_run(q: Queries, run_id: str, permission: str) -> Grant | None:
+    """The grant under which a run may use a permission now."""
+    return find(q, Grant, "grant_of_run", {"run_id": run_id, "permission": permission})
 
 
 def calls_on_day(q: Queries, workflow_id: str, permission: str, day: int) -> int:
@@ -224,6 +262,10 @@ def insert_session(tx: Transaction, session: Session) -> None:
 def end_session(tx: Transaction, session_id: str, result: SessionResult, error: str, now: Millis) -> None:
     """The first end of a session stands; only its cost is summed again."""
     tx.run("end_session", {"id": session_id, "result": result, "error": error, "ended_at": now})
+
+
+def sum_cost(tx: Transaction, session_id: str) -> None:
+    tx.run("sum_cost", {"id": session_id})
 
 
 def count_committed_run(tx: Transaction, session_id: str) -> None:
@@ -256,6 +298,8 @@ class Admission(msgspec.Struct, frozen=True):
     seen: int | None
     """What there is to see for a consumer: the `writes` of its topics."""
     active_run_id: str | None
+    held_run_id: str | None
+    """The parked run of this job."""
 
 
 def admission(q: Queries, session_id: str, handler: str) -> Admission | None:
@@ -284,13 +328,32 @@ def set_prepared(tx: Transaction, run: Run) -> None:
     tx.run("set_prepared", as_params(run))
 
 
-def set_outcome(tx: Transaction, run_id: str, phase: Phase, outcome: MutationOutcome, result: Json | None) -> None:
-    settled = {"id": run_id, "phase": phase, "mutation_outcome": outcome, "mutation_result": result}
+def set_outcome(
+    tx: Transaction, run_id: str, phase: Phase, outcome: MutationOutcome, result: Json | None, skip_reason: str
+) -> None:
+    settled = {
+        "id": run_id,
+        "phase": phase,
+        "mutation_outcome": outcome,
+        "mutation_result": result,
+        "skip_reason": skip_reason,
+    }
     tx.run("set_outcome", settled)
+
+
+def retry_of(q: Queries, run_id: str) -> str | None:
+    """The run that carried on from this one."""
+    row = q.one("retry_of", {"run_id": run_id})
+    return None if row is None else str(row[0])
 
 
 def unpark(tx: Transaction, run_id: str) -> None:
     tx.run("unpark", {"id": run_id})
+
+
+def doubt_that_stops(q: Queries, workflow_id: str) -> Run | None:
+    """The first run beside its workflow whose unknown outcome is to stop it."""
+    return find(q, Run, "doubt_that_stops", {"workflow_id": workflow_id})
 
 
 def parked_runs(q: Queries, workflow_id: str) -> list[Run]:
@@ -405,6 +468,39 @@ def skip_pending_event(tx: Transaction, event_id: str, now: Millis) -> None:
     tx.run("skip_pending_event", {"event_id": event_id, "now": now})
 
 
+def pending_count(q: Queries, topic_id: int) -> int:
+    found = q.one("count_pending_events_of_topic", {"topic_id": topic_id})
+    assert found, "a count has a row"
+    return int(found[0])
+
+
+def held_events(q: Queries, workflow_id: str) -> list[Event]:
+    """What the runs that wait hold while none is active, in append order."""
+    return find_all(q, Event, "held_events_of_workflow", {"workflow_id": workflow_id})
+
+
+def skip_events_of_topic(tx: Transaction, topic_id: int, now: Millis) -> None:
+    tx.run("skip_events_of_topic", {"topic_id": topic_id, "now": now})
+
+
+def move_held_event(tx: Transaction, event_id: str, to_topic_id: int, now: Millis) -> None:
+    tx.run("move_held_event", {"event_id": event_id, "to_topic_id": to_topic_id, "now": now})
+
+
+def move_finished_events(tx: Transaction, from_topic_id: int, to_topic_id: int) -> None:
+    """All but those whose message id is in the other topic already."""
+    tx.run("move_finished_events", {"from_topic_id": from_topic_id, "to_topic_id": to_topic_id})
+
+
+def move_pending_events(tx: Transaction, from_topic_id: int, to_topic_id: int, now: Millis) -> int:
+    """Skip those whose message id is in the other topic already, and move the rest. Returns how many were moved."""
+    both = {"from_topic_id": from_topic_id, "to_topic_id": to_topic_id, "now": now}
+    tx.run("skip_events_of_both_topics", both)
+    count = pending_count(tx, from_topic_id)
+    tx.run("move_pending_events", both)
+    return count
+
+
 def transfer_reservations(tx: Transaction, from_run_id: str, to_run_id: str, now: Millis) -> None:
     both = {"from_run_id": from_run_id, "to_run_id": to_run_id, "now": now}
     tx.run("inherit_reservations", both)
@@ -420,6 +516,12 @@ def mutation(q: Queries, mutation_id: str) -> Mutation | None:
 
 def mutation_by_identity(q: Queries, identity_key: str) -> Mutation | None:
     return find(q, Mutation, "mutation_by_identity", {"identity_key": identity_key})
+
+
+def mutation_of_older_identity(q: Queries, item: Item, connector: str, method: str, params: Json) -> Mutation | None:
+    """A call of this method in this attempt at the item, from before subkeys were kept; the same words first."""
+    key = as_params(item) | {"connector": connector, "method": method, "params": params}
+    return find(q, Mutation, "mutation_of_older_identity", key)
 
 
 def insert_mutation(tx: Transaction, mutation: Mutation) -> bool:
@@ -449,6 +551,10 @@ def approval(q: Queries, approval_id: str) -> Approval | None:
 
 def open_approval(q: Queries, mutation_id: str) -> Approval | None:
     return find(q, Approval, "open_approval", {"mutation_id": mutation_id})
+
+
+def open_approvals(q: Queries, workflow_id: str) -> list[Approval]:
+    return find_all(q, Approval, "open_approvals_of_workflow", {"workflow_id": workflow_id})
 
 
 def insert_approval(tx: Transaction, approval: Approval) -> bool:

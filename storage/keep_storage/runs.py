@@ -6,7 +6,7 @@ in `disposition`, in the same transaction.
 
 from msgspec.structs import replace
 
-from keep_storage import events, rows, workflows
+from keep_storage import events, rows, stops, workflows
 from keep_storage.disposition import Disposition, disposition
 from keep_storage.errors import Reason, reject, storable
 from keep_storage.ids import Millis
@@ -24,14 +24,17 @@ from keep_storage.model import (
     RunStatus,
     SessionResult,
     Workflow,
+    WorkflowStatus,
 )
 from keep_storage.operations import (
     CommitConsumer,
     CommitJob,
     CommitProducer,
+    CountCost,
     CreateRetryRun,
     CreateRun,
     RunError,
+    StopRun,
     UpdateConsumerPhase,
     UpdateHandlerRunStatus,
 )
@@ -71,6 +74,11 @@ def create_run(tx: Transaction, op: CreateRun, now: Millis) -> Change[Run]:
             Reason.PENDING_RETRY_FIRST,
             f"Run {admission.pending_retry_run_id!r} holds events and waits for its retry; that comes first.",
         )
+    if admission.held_run_id:
+        reject(
+            Reason.JOB_AWAITS_APPROVAL,
+            f"Run {admission.held_run_id!r} of job {op.handler!r} waits for a person; it would ask the same again.",
+        )
     may_prepare = admission.handler_kind is HandlerKind.CONSUMER and op.phase is Phase.PREPARING
     if op.phase is not Phase.PENDING and not may_prepare:
         reject(Reason.PHASE_ORDER, f"A run of a {admission.handler_kind} cannot start at {op.phase}.")
@@ -92,11 +100,13 @@ def create_run(tx: Transaction, op: CreateRun, now: Millis) -> Change[Run]:
         retry_of=None,
         on_unknown=op.on_unknown,
         parked=False,
+        stop_until=None,
         title="",
         reserved_count=0,
         seen=admission.seen if op.seen is None or admission.seen is None else min(op.seen, admission.seen),
         prepare_result=None,
         mutation_result=None,
+        skip_reason="",
         output_state=None,
         error_class=None,
         error_message="",
@@ -126,7 +136,7 @@ def create_retry_run(tx: Transaction, op: CreateRetryRun, now: Millis) -> Change
     admission = _admit(tx, op.session_id, failed.handler)
     # A parked run goes on when nothing else owes its `next`.
     owed = admission.pending_retry_run_id or (failed.id if failed.parked else None)
-    if owed != failed.id:
+    if owed != failed.id or failed.workflow_id != admission.workflow_id:
         reject(
             Reason.NOT_THE_PENDING_RETRY,
             f"Run {failed.id!r} is not the pending retry of workflow {admission.workflow_id!r}.",
@@ -140,6 +150,7 @@ def create_retry_run(tx: Transaction, op: CreateRetryRun, now: Millis) -> Change
         status=RunStatus.ACTIVE,
         retry_of=failed.id,
         parked=False,
+        stop_until=None,
         output_state=None,
         error_class=None,
         error_message="",
@@ -216,7 +227,7 @@ def _pin(tx: Transaction, run: Run, op: UpdateConsumerPhase, now: Millis) -> Cha
     """`prepare` succeeded: its inputs are reserved and its result is kept."""
     if op.prepare_result is None:
         reject(Reason.PHASE_NEEDS_A_PREPARE_RESULT, f"Run {run.id!r} cannot be prepared without its result.")
-    claims = events.check_reservations(tx, run, op.reservations)
+    claims = events.check_reservations(tx, run.workflow_id, run.handler, op.reservations)
     prepared = replace(
         run,
         phase=op.phase,
@@ -240,6 +251,23 @@ def _pin(tx: Transaction, run: Run, op: UpdateConsumerPhase, now: Millis) -> Cha
 # Stopping.
 
 
+def stop_run(tx: Transaction, op: StopRun, _now: Millis) -> Change[Run]:
+    run = existing(tx, op.run_id)
+    if run.status is not RunStatus.ACTIVE:
+        reject(Reason.RUN_NOT_ACTIVE, f"Run {run.id!r} is {run.status}; there is nothing to stop.")
+    stopped = replace(run, stop_until=op.until)
+    rows.save_run(tx, stopped)
+    return changed(stopped, run.workflow_id, run.id, op.why, stop_until=op.until, by=op.by)
+
+
+def count_cost(tx: Transaction, op: CountCost, _now: Millis) -> Change[Run]:
+    run = existing(tx, op.run_id)
+    costlier = replace(run, cost_micros=run.cost_micros + op.cost_micros)
+    rows.save_run(tx, costlier)
+    rows.sum_cost(tx, run.session_id)
+    return changed(costlier, run.workflow_id, run.id, cost_micros=op.cost_micros)
+
+
 def update_handler_run_status(tx: Transaction, op: UpdateHandlerRunStatus, now: Millis) -> Change[Run]:
     if op.status is RunStatus.COMMITTED:
         reject(
@@ -249,7 +277,19 @@ def update_handler_run_status(tx: Transaction, op: UpdateHandlerRunStatus, now: 
     run = existing(tx, op.run_id)
     if op.status not in STATUS_NEXT[run.status]:
         reject(Reason.RUN_STATUS_REFUSED, f"Run {run.id!r} is {run.status}; it cannot become {op.status}.")
-    return stop(tx, run, op.status, op.error, now, logs=op.logs, cost_micros=op.cost_micros, retry_at=op.retry_at)
+    return stop(
+        tx,
+        run,
+        op.status,
+        op.error,
+        now,
+        logs=op.logs,
+        cost_micros=op.cost_micros,
+        retry_at=op.retry_at,
+        failing_since=op.failing_since,
+        is_fault=op.is_fault,
+        parks=op.parks,
+    )
 
 
 def stop(
@@ -262,17 +302,20 @@ def stop(
     logs: Json | None = None,
     cost_micros: int = 0,
     retry_at: Millis | None = None,
+    failing_since: Millis | None = None,
+    is_fault: bool = True,
+    parks: bool = True,
 ) -> Change[Run]:
     """The run ends without a commit. Its events, handler, session and workflow follow in the same transaction."""
     mutation = rows.unsettled_mutation_of_run(tx, run.id)
     held = disposition(run.phase, run.mutation_outcome, mutation.status if mutation else None)
     _may_stop(tx, run, status, held, mutation)
-    parks = held is Disposition.HOLD_UNCERTAIN and run.on_unknown is OnUnknown.PARK
+    is_parked = _is_parked(run, held, parks=parks)
 
     stopped = replace(
         run,
         status=status,
-        parked=parks,
+        parked=is_parked,
         error_class=error.cls if error else None,
         error_message=storable(error.message) if error else "",
         error_place=storable(error.place) if error else "",
@@ -283,13 +326,23 @@ def stop(
     rows.save_run(tx, stopped)
     if run.kind is HandlerKind.CONSUMER and held is Disposition.RELEASE:
         rows.release_events(tx, run.id, now)
-    _after_stop_of_handler(tx, stopped, held, retry_at, now)
+    is_fault = is_fault and status is not RunStatus.CRASHED and not is_parked
+    if is_fault:
+        rows.count_failure(tx, stopped, retry_at, failing_since, now)
+    elif is_parked and run.status is RunStatus.ACTIVE:
+        # Once: how the handler fares by now is not known from a call of a run that stopped long ago.
+        rows.forgive_handler(tx, stopped, now)
+    _look_again_after_stop(tx, stopped, held, now)
+    if run.stop_until is not None and run.status is RunStatus.ACTIVE:
+        # Once: what came since is not put off when the call of a run that has stopped turns out unknown.
+        rows.put_off(tx, stopped, run.stop_until, now)
     if item := rows.open_item(tx, run.id):
-        left = ItemState.FAILED if item.state is ItemState.PROCESSING else item.state
+        has_failed = item.state is ItemState.PROCESSING and (is_fault or status is RunStatus.CRASHED)
+        left = ItemState.FAILED if has_failed else item.state
         rows.save_item(tx, replace(item, is_open=False, state=left, error=stopped.error_message, updated_at=now))
     rows.end_session(tx, run.session_id, SessionResult.FAILED, stopped.error_message or status, now)
     workflow = workflows.existing(tx, run.workflow_id)
-    after = _after_stop(workflow, stopped, held, now)
+    after = _after_stop(tx, workflow, stopped, held, error.about if error else "", now)
     if after != workflow:
         rows.save_workflow(tx, after)
     return changed(
@@ -299,16 +352,25 @@ def stop(
         stopped.error_message,
         status=[run.status, status],
         events=held,
-        parked=parks or None,
+        parked=is_parked or None,
     )
 
 
-def _after_stop_of_handler(tx: Transaction, run: Run, held: Disposition, retry_at: Millis | None, now: Millis) -> None:
-    """What the run saw is news again. A crash or a doubt that is parked is not the handler's fault, and not counted."""
-    if run.status is RunStatus.CRASHED or run.parked:
-        rows.look_again(tx, run, now)
-    else:
-        rows.count_failure(tx, run, retry_at, now)
+def _is_parked(run: Run, held: Disposition, *, parks: bool) -> bool:
+    """A question holds only its own events: whether a call may be made, and if the run says so whether one happened.
+    What has been beside its workflow stays there: two runs cannot both be the pending retry."""
+    match held:
+        case Disposition.HOLD_FOR_APPROVAL:
+            return parks
+        case Disposition.HOLD_UNCERTAIN:
+            return run.parked or run.on_unknown is OnUnknown.PARK
+        case Disposition.RELEASE | Disposition.RETRY_FORWARD:
+            return False
+
+
+def _look_again_after_stop(tx: Transaction, run: Run, held: Disposition, now: Millis) -> None:
+    """What the run saw is news again."""
+    rows.look_again(tx, run, now)
     has_prepared = run.kind is HandlerKind.CONSUMER and run.phase not in (Phase.PENDING, Phase.PREPARING)
     if has_prepared and held is Disposition.RELEASE and run.reserved_count == 0:
         # No event comes back that would start a fresh run, and `prepare` has replaced the time that started this one.
@@ -334,10 +396,12 @@ def _may_stop(q: Queries, run: Run, status: RunStatus, held: Disposition, mutati
             )
 
 
-def _after_stop(workflow: Workflow, run: Run, held: Disposition, now: Millis) -> Workflow:
+def _after_stop(q: Queries, workflow: Workflow, run: Run, held: Disposition, about: str, now: Millis) -> Workflow:
     """The workflow once this run has stopped. Never touches `status`: that belongs to people."""
     if run.parked:
-        return _without(workflow, run, now)
+        beside = _without(q, workflow, run, now)
+        is_to_stop = held is Disposition.HOLD_UNCERTAIN and run.on_unknown is OnUnknown.PAUSE
+        return stops.with_error_of(beside, run, now) if is_to_stop and not beside.error else beside
     if run.kind is HandlerKind.CONSUMER and held is not Disposition.RELEASE:
         workflow = replace(workflow, pending_retry_run_id=run.id, updated_at=now)
     if run.status is RunStatus.FAILED_LOGIC:
@@ -345,21 +409,25 @@ def _after_stop(workflow: Workflow, run: Run, held: Disposition, now: Millis) ->
     words = RUN_STATUS_ERROR[run.status]
     if held is Disposition.HOLD_UNCERTAIN:
         words = words or RUN_STATUS_ERROR[RunStatus.PAUSED_RECONCILIATION]
+    if workflow.status is WorkflowStatus.ARCHIVED and held is not Disposition.HOLD_UNCERTAIN:
+        # Nothing of it runs any more, so there is nothing to put right.
+        return workflow
     if words:
         workflow = replace(
             workflow,
             error=run.error_message or words,
             error_class=run.error_class or _class_of(run.status, held),
             error_run_id=run.id,
+            error_about=about,
             updated_at=now,
         )
     return workflow
 
 
-def _without(workflow: Workflow, run: Run, now: Millis) -> Workflow:
+def _without(q: Queries, workflow: Workflow, run: Run, now: Millis) -> Workflow:
     """The workflow goes on beside a run that is parked: also beside one whose call has waited for a person before."""
     if workflow.error_run_id == run.id:
-        workflow = workflows.without_error(workflow, now)
+        workflow = stops.without_error(q, workflow, now)
     if workflow.pending_retry_run_id == run.id:
         workflow = replace(workflow, pending_retry_run_id=None, updated_at=now)
     return workflow

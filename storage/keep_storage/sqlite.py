@@ -1,10 +1,12 @@
 """SQLite under the execution model, through APSW: write-ahead log, every commit synced.
 
-The only module that knows the driver. One connection writes; readers have their own, read-only ones.
+The only module that knows the driver, with `wary`. One connection writes; readers have their own, read-only ones. What
+anyone reads in a file that is not their own is bounded, and read only if its schema is ours.
 """
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from types import NoneType
 from typing import Any, Final, Self
 
 import apsw
@@ -13,16 +15,13 @@ from keep_storage import statements
 from keep_storage.errors import (
     StorageCorrupt,
     StorageError,
-    StorageForeign,
     StorageLost,
-    StorageTooNew,
     StorageUnavailable,
 )
 from keep_storage.ids import Millis
+from keep_storage.schema import APPLICATION_ID, another_schema, foreign_in, schema_version
 from keep_storage.transaction import Params, Reader, Row, Transaction
-
-APPLICATION_ID: Final = 0x4B454550
-"""`KEEP`, in the header of every file of ours."""
+from keep_storage.wary import TOO_MUCH, Allowance, refuse_what_is_no_file, size_of
 
 _BUSY_MS: Final = 5_000
 _CACHE_KIB: Final = 65_536
@@ -44,9 +43,10 @@ _ADVICE: Final[Mapping[type[apsw.Error], tuple[type[StorageError], str]]] = {
     apsw.PermissionsError: (StorageUnavailable, "access to the file is denied; check its permissions"),
     apsw.IOError: (StorageUnavailable, "the disk failed to read or write; check it"),
     apsw.NoMemError: (StorageUnavailable, "there is not enough memory"),
-    apsw.InterruptError: (StorageUnavailable, "the work was interrupted"),
+    apsw.InterruptError: (StorageCorrupt, TOO_MUCH),
     apsw.CorruptError: (StorageCorrupt, "the file is damaged; restore a backup, and see `keep doctor`"),
     apsw.NotADBError: (StorageCorrupt, "the file is not a database, or its header is damaged"),
+    apsw.TooBigError: (StorageCorrupt, "a value in it is larger than the file can hold; the file is damaged"),
 }
 """What to tell a person about each way a disk can fail. Any other error of the driver is a bug in our SQL."""
 
@@ -68,8 +68,28 @@ def _opening(path: str, **options: Any) -> Iterator[apsw.Connection]:
         connection.set_busy_timeout(_BUSY_MS)
         # A plan that does not depend on what is bound: else this SQLite parses a join anew at every execution.
         connection.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
+        # Whatever is in the file: no view is opened, and nothing in its schema calls a function that could do harm.
+        connection.config(apsw.SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0)
+        connection.config(apsw.SQLITE_DBCONFIG_ENABLE_VIEW, 0)
+        connection.config(apsw.SQLITE_DBCONFIG_DEFENSIVE, 1)
         yield connection
         undo.pop_all()
+
+
+@contextmanager
+def _wary(path: str) -> Iterator[None]:
+    """Whatever goes wrong here is the file's fault: nothing of ours has been asked of it yet, or nothing could be."""
+    try:
+        yield
+    except apsw.Error as error:
+        explained = _explain(error, path)
+        raise explained if isinstance(explained, StorageError) else _unreadable(error, path) from error
+    except UnicodeDecodeError as error:
+        raise _unreadable(error, path) from error
+
+
+def _unreadable(error: Exception, path: str) -> StorageCorrupt:
+    return StorageCorrupt(f"{path}: it cannot be read as a database of keep-actors: {str(error)[:300]!r}.")
 
 
 def _explain(error: apsw.Error, path: str) -> Exception:
@@ -138,6 +158,52 @@ class _Connection:
             self._connection.close()
 
 
+_KINDS: Final[Mapping[str | None, tuple[type, ...]]] = {
+    "TEXT": (str, NoneType),
+    "INTEGER": (int, NoneType),
+    "REAL": (float, NoneType),
+}
+"""What a column of a table of ours can hold. `STRICT` is for who writes: a crafted file may hold anything else."""
+
+
+class _WaryConnection(_Connection):
+    """Named queries of a file that somebody else may have made: none takes more than such a file can need."""
+
+    def __init__(self, connection: apsw.Connection, path: str) -> None:
+        super().__init__(connection, path)
+        self._allowance = Allowance(connection, path)
+
+    def one(self, query: str, params: Params) -> Row | None:
+        rows = self.all(query, params)
+        return rows[0] if rows else None
+
+    def all(self, query: str, params: Params) -> list[Row]:
+        return self.read(self._sql[query], params)
+
+    def read(self, sql: str, params: Params | None = None) -> list[Row]:
+        """The rows of a statement. Raises `StorageCorrupt` and its kin, and nothing else about the file."""
+        self._allowance.renew()
+        rows: list[Row] = []
+        with _wary(self._path):
+            cursor = self._execute(sql, params)
+            kinds: tuple[tuple[type, ...], ...] | None = None
+            for row in cursor:
+                self._allowance.take(row)
+                if kinds is None:
+                    kinds = tuple(_KINDS.get(declared, (object,)) for _, declared in cursor.getdescription())
+                if not all(map(isinstance, row, kinds)):
+                    raise _unreadable(TypeError("a value is not of the type that its column has"), self._path)
+                rows.append(row)
+        return rows
+
+    def version(self) -> int:
+        return schema_version(self._connection, self._path)
+
+    def foreign(self) -> list[str]:
+        """What is in its schema and not ours, or missing."""
+        return foreign_in(self._connection, self.version())
+
+
 class SqliteDatabase:
     """One file, one writer. `docs/architecture.md` says why each setting is as it is."""
 
@@ -156,7 +222,10 @@ class SqliteDatabase:
         with _opening(path, vfs=vfs) as connection:
             if exclusive:
                 connection.pragma("locking_mode", "EXCLUSIVE")
-            version = schema_version(connection, path)
+            with _wary(path):
+                version = schema_version(connection, path)
+                if foreign := foreign_in(connection, version):
+                    raise another_schema(path, version, foreign)
             if connection.readonly("main"):
                 raise StorageUnavailable(f"{path}: the file is read-only; make it writable.")
             _configure(connection, path)
@@ -213,7 +282,8 @@ class SqliteDatabase:
     def reader(self) -> Reader:
         if self._path == ":memory:":
             return _SharedReader(self._connection, self._path)
-        return open_reader(self._path)
+        with _opening(self._path, flags=apsw.SQLITE_OPEN_READONLY) as connection:
+            return _Connection(connection, self._path)
 
     def close(self) -> None:
         with _translated(self._path):
@@ -227,10 +297,21 @@ class _SharedReader(_Connection):
         pass
 
 
-def open_reader(path: str) -> _Connection:
-    """A read-only connection to a file, for its runtime and for anyone else who wants to look."""
-    with _opening(path, flags=apsw.SQLITE_OPEN_READONLY) as connection:
-        version, newest = schema_version(connection, path), len(statements.migrations())
+@contextmanager
+def _opening_warily(path: str) -> Iterator[_WaryConnection]:
+    """A connection that only reads, to a file of which nothing is believed. Stays open unless something is wrong."""
+    refuse_what_is_no_file(path)
+    with _wary(path), _opening(path, flags=apsw.SQLITE_OPEN_READONLY) as connection:
+        yield _WaryConnection(connection, path)
+
+
+def open_reader(path: str) -> Reader:
+    """A read-only connection to a file that somebody else has, or has made.
+
+    Raises `StorageForeign` and its kin, before anything is read, if it is not as a runtime of this version leaves it.
+    """
+    with _opening_warily(path) as reader:
+        version, newest = reader.version(), len(statements.migrations())
         if version < newest:
             raise StorageUnavailable(
                 f"{path}: an empty database; no runtime has ever opened it."
@@ -238,7 +319,9 @@ def open_reader(path: str) -> _Connection:
                 else f"{path}: schema version {version}, and this library reads version {newest}. "
                 "Start a runtime on it once: that brings it up to date."
             )
-        return _Connection(connection, path)
+        if foreign := reader.foreign():
+            raise another_schema(path, version, foreign)
+        return reader
 
 
 def copy_to(source: str, target: str, told: Callable[[int, int], None]) -> None:
@@ -246,14 +329,20 @@ def copy_to(source: str, target: str, told: Callable[[int, int], None]) -> None:
 
     `target` is an empty file. What becomes of it is one file, without a log beside it.
     """
+    refuse_what_is_no_file(source)
     with (
+        _wary(source),
         _opening(source, flags=apsw.SQLITE_OPEN_READONLY) as here,
         _opening(target, flags=apsw.SQLITE_OPEN_READWRITE) as there,
     ):
-        schema_version(here, source)
+        version = schema_version(here, source)
         # One moment for all pages: without a transaction of ours, every commit of the runtime would start it anew.
         here.execute("BEGIN")
-        here.execute("SELECT COUNT(*) FROM sqlite_schema").fetchall()
+        if foreign := foreign_in(here, version):
+            raise another_schema(source, version, foreign)
+        pages, bytes_each = (int(str(here.pragma(name))) for name in ("page_count", "page_size"))
+        if pages * bytes_each > size_of(source):
+            raise StorageCorrupt(f"{source}: it says that it is larger than it is; it is damaged. Restore a backup.")
         with there.backup("main", here, "main") as copy:
             while not copy.done:
                 copy.step(_BACKUP_PAGES)
@@ -264,34 +353,21 @@ def copy_to(source: str, target: str, told: Callable[[int, int], None]) -> None:
         here.close()
 
 
-def look_at(path: str) -> tuple[int, list[str]]:
-    """The schema version of a file, and what SQLite finds wrong with the file itself. Changes nothing."""
-    with _translated(path):
-        connection = apsw.Connection(path, flags=apsw.SQLITE_OPEN_READONLY)
-        try:
-            version = schema_version(connection, path)
-            said = [str(row[0]) for row in connection.execute("PRAGMA integrity_check")]
-            strays = connection.execute("PRAGMA foreign_key_check").fetchall()
-        finally:
-            connection.close()
+def look_at(path: str) -> tuple[int, list[str], bool]:
+    """The schema version of a file, what SQLite finds wrong with it, and whether its schema is ours. Changes nothing.
+
+    In a file with another schema nothing else is looked at.
+    """
+    with _opening_warily(path) as reader:
+        version, foreign = reader.version(), reader.foreign()
+        if foreign:
+            reader.close()
+            return version, [str(another_schema(path, version, foreign))], False
+        said = [str(row[0]) for row in reader.read("PRAGMA integrity_check")]
+        strays = reader.read("PRAGMA foreign_key_check")
+        reader.close()
     broken = [f"row {row[1]} of {row[0]} refers to a row of {row[2]} that does not exist" for row in strays]
-    return version, [line for line in said if line != "ok"] + broken
-
-
-def schema_version(connection: apsw.Connection, path: str) -> int:
-    """The version of the schema in a file; 0 in an empty one. Refuses files that are not ours, or too new."""
-    application = connection.pragma("application_id")
-    version = int(str(connection.pragma("user_version")))
-    tables = connection.execute("SELECT COUNT(*) FROM sqlite_schema").fetchall()[0][0]
-    if application != APPLICATION_ID and (application or version or tables):
-        raise StorageForeign(f"{path}: a database, but not one of keep-actors. It was left as it is.")
-    newest = len(statements.migrations())
-    if version > newest:
-        raise StorageTooNew(
-            f"{path}: schema version {version}, and this library knows versions up to {newest}. "
-            "Use the version of keep-actors that wrote it, or a newer one."
-        )
-    return version
+    return version, [line for line in said if line != "ok"] + broken, True
 
 
 def _configure(connection: apsw.Connection, path: str) -> None:
@@ -309,13 +385,21 @@ def _configure(connection: apsw.Connection, path: str) -> None:
 
 
 def _migrate(connection: apsw.Connection, version: int, now: Millis) -> None:
-    """Apply what is missing, each migration in a transaction of its own."""
-    for number, script in enumerate(statements.migrations()[version:], start=version + 1):
-        # If one fails, the connection is closed, and with it the transaction is gone.
+    """Apply what is missing, in one transaction: who is killed meanwhile leaves the file as it was. References are
+    checked after each migration: a table that is made anew is gone for a moment."""
+    connection.pragma("foreign_keys", False)
+    missing = list(enumerate(statements.migrations()[version:], start=version + 1))
+    # If one fails, the connection is closed, and with it the transaction is gone.
+    if missing:
         connection.execute("BEGIN IMMEDIATE")
+    for number, script in missing:
         connection.execute(script)
         if number == 1:
             connection.execute(statements.queries()["insert_store"].sql, {"created_at": now})
             connection.pragma("application_id", APPLICATION_ID)
         connection.pragma("user_version", number)
+        astray = connection.execute("PRAGMA foreign_key_check").fetchall()
+        assert not astray, f"migration {number} leaves rows behind that refer to nothing: {astray[:3]}"
+    if missing:
         connection.execute("COMMIT")
+    connection.pragma("foreign_keys", True)

@@ -7,6 +7,7 @@ or raises is undone alone. What `commit` returns is durable.
 import logging
 import os
 from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -15,8 +16,9 @@ from keep_storage import invariants, manager
 from keep_storage.errors import Reason, Rejected, StorageError
 from keep_storage.ids import Clock, Millis, wall_clock
 from keep_storage.operations import Done, Operation, Outcome, Refused
+from keep_storage.own_files import PRIVATE, checked_mode, make
 from keep_storage.ownership import Ownership
-from keep_storage.sqlite import SqliteDatabase
+from keep_storage.sqlite import SqliteDatabase, open_reader
 from keep_storage.transaction import Database, Queries, Reader, Transaction
 
 log = logging.getLogger("keep_storage")
@@ -31,20 +33,27 @@ class Store:
         self._ownership = ownership
 
     @classmethod
-    def open(cls, path: str | os.PathLike[str], clock: Clock = wall_clock) -> Self:
+    def open(cls, path: str | os.PathLike[str], clock: Clock = wall_clock, *, file_mode: int = PRIVATE) -> Self:
         """Open or create the file, take ownership of it, bring its schema up to date and check its invariants.
+
+        A file that is made, and those beside it, get `file_mode`: this user's alone unless it says otherwise. The mode
+        of one that is there stays as it is.
 
         Raises `StorageOwned`, `StorageTooNew`, `StorageForeign`, `StorageCorrupt` or `StorageUnavailable`.
         A broken invariant is logged loudly and hidden from nobody; it does not keep the file closed.
         """
-        ownership = Ownership.take(Path(path))
+        ownership = Ownership.take(Path(path), checked_mode(file_mode))
         try:
+            make(Path(path), file_mode)
             store = cls(SqliteDatabase.open(str(path), now=clock()), clock, ownership)
         except BaseException:
             ownership.give_up()
             raise
-        for broken in invariants.check(store.queries(), deep=False):
-            log.error("%s: %s Run `keep doctor %s`.", path, broken, path)
+        try:
+            _tell_what_is_broken(str(path))
+        except BaseException:
+            store.close()
+            raise
         return store
 
     @classmethod
@@ -90,6 +99,13 @@ class Store:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _tell_what_is_broken(path: str) -> None:
+    """Check the invariants about unfinished work, as somebody who did not make the file: it may be damaged."""
+    with closing(open_reader(path)) as reader, reader.snapshot():
+        for broken in invariants.check(reader, deep=False):
+            log.error("%s: %s Run `keep doctor %s`.", path, broken, path)
 
 
 def _apply(tx: Transaction, operation: Operation[Any], now: Millis) -> Outcome:

@@ -90,7 +90,8 @@ MAY_SETTLE: Final[Mapping[MutationOutcome, Mapping[MutationStatus, frozenset[Res
         MutationStatus.INDETERMINATE: frozenset({Resolver.USER_ASSERT_FAILED}),
     },
     MutationOutcome.SKIPPED: {
-        MutationStatus.PENDING: frozenset({Resolver.USER_SKIP}),
+        # A refusal is a no: what was to be done is skipped.
+        MutationStatus.PENDING: frozenset({Resolver.USER_SKIP, Resolver.APPROVAL_REJECTED, Resolver.APPROVAL_EXPIRED}),
         MutationStatus.NEEDS_RECONCILE: frozenset({Resolver.USER_SKIP}),
         MutationStatus.INDETERMINATE: frozenset({Resolver.USER_SKIP}),
     },
@@ -115,7 +116,8 @@ WORKFLOW_NEXT: Final[Mapping[WorkflowStatus, frozenset[WorkflowStatus]]] = {
     WorkflowStatus.READY: frozenset({WorkflowStatus.ACTIVE, WorkflowStatus.ARCHIVED}),
     WorkflowStatus.ACTIVE: frozenset({WorkflowStatus.PAUSED, WorkflowStatus.ARCHIVED}),
     WorkflowStatus.PAUSED: frozenset({WorkflowStatus.ACTIVE, WorkflowStatus.ARCHIVED}),
-    WorkflowStatus.ARCHIVED: frozenset(),
+    # Brought back, it waits to be resumed; one that never had a script is a draft again.
+    WorkflowStatus.ARCHIVED: frozenset({WorkflowStatus.PAUSED, WorkflowStatus.DRAFT}),
 }
 
 UNCERTAIN: Final = frozenset({MutationStatus.IN_FLIGHT, MutationStatus.NEEDS_RECONCILE, MutationStatus.INDETERMINATE})

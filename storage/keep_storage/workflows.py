@@ -2,7 +2,7 @@
 
 from msgspec.structs import replace
 
-from keep_storage import rows
+from keep_storage import retired_topics, rows
 from keep_storage.errors import Reason, reject, storable
 from keep_storage.ids import Millis
 from keep_storage.journal import Change, changed
@@ -17,14 +17,13 @@ from keep_storage.model import (
 from keep_storage.operations import (
     ActivateScript,
     AddScriptVersion,
-    ArchiveWorkflow,
-    ClearWorkflowError,
     CreateWorkflow,
     HaltWorkflow,
     HandlerSpec,
     PauseWorkflow,
     ResumeWorkflow,
     RunNow,
+    UnarchiveWorkflow,
 )
 from keep_storage.ordering import ordering_key
 from keep_storage.transaction import Queries, Transaction
@@ -36,6 +35,17 @@ _PAGE = 1_000
 def existing(q: Queries, workflow_id: str) -> Workflow:
     workflow = rows.workflow(q, workflow_id)
     return workflow or reject(Reason.WORKFLOW_NOT_FOUND, f"There is no workflow {workflow_id!r}.")
+
+
+def living(q: Queries, workflow_id: str) -> Workflow:
+    """A workflow that is not archived."""
+    workflow = existing(q, workflow_id)
+    if workflow.status is WorkflowStatus.ARCHIVED:
+        reject(
+            Reason.WORKFLOW_STATUS_REFUSED,
+            f"Workflow {workflow.name!r} ({workflow.id}) is archived; nothing of it runs. Unarchive it first.",
+        )
+    return workflow
 
 
 def create_workflow(tx: Transaction, op: CreateWorkflow, now: Millis) -> Change[Workflow]:
@@ -55,13 +65,14 @@ def create_workflow(tx: Transaction, op: CreateWorkflow, now: Millis) -> Change[
         active_version_id=None,
         created_at=now,
         updated_at=now,
+        error_about="",
     )
     rows.insert_workflow(tx, workflow)
     return changed(workflow, op.id, None, name=op.name, status=workflow.status)
 
 
 def add_script_version(tx: Transaction, op: AddScriptVersion, now: Millis) -> Change[ScriptVersion]:
-    existing(tx, op.workflow_id)
+    living(tx, op.workflow_id)
     if op.major < 0 or op.minor < 0:
         reject(Reason.VERSION_INVALID, f"Version {op.major}.{op.minor} is not one; count from 0.")
     if rows.version(tx, op.id):
@@ -89,9 +100,7 @@ def activate_script(tx: Transaction, op: ActivateScript, now: Millis) -> Change[
     version = rows.version(tx, op.version_id) or reject(
         Reason.VERSION_NOT_FOUND, f"There is no script version {op.version_id!r}."
     )
-    workflow = existing(tx, version.workflow_id)
-    if workflow.status is WorkflowStatus.ARCHIVED:
-        reject(Reason.WORKFLOW_STATUS_REFUSED, f"Workflow {workflow.id!r} is archived; it runs no script.")
+    workflow = living(tx, version.workflow_id)
     if active := rows.active_runs(tx, workflow.id):
         reject(
             Reason.RUN_ALREADY_ACTIVE,
@@ -99,13 +108,16 @@ def activate_script(tx: Transaction, op: ActivateScript, now: Millis) -> Change[
         )
     _keeps_the_handler_that_waits(tx, workflow, op)
     readings = _reading_of_each_topic(op)
+    retired_topics.check(tx, workflow.id, op)
 
     before = rows.declared_topics(tx, workflow.id)
     rows.replace_topics(tx, workflow.id, readings)
+    settled = retired_topics.settle(tx, workflow.id, op, now)
+    receiving = {new for _, new in op.move}
     for name, topic in rows.declared_topics(tx, workflow.id).items():
-        if name not in before or before[name].ordering != topic.ordering:
+        if name not in before or before[name].ordering != topic.ordering or name in receiving:
             _order_anew(tx, topic)
-    handlers = (_handler(workflow.id, spec, now) for spec in op.handlers)
+    handlers = ((_handler(workflow.id, spec, now), spec.plan_anew) for spec in op.handlers)
     rows.replace_handlers(tx, workflow.id, handlers, is_repair=op.is_repair)
     rows.mark_version_activated(tx, version.id, now)
     status = WorkflowStatus.READY if workflow.status is WorkflowStatus.DRAFT else workflow.status
@@ -113,7 +125,7 @@ def activate_script(tx: Transaction, op: ActivateScript, now: Millis) -> Change[
     workflow = replace(workflow, active_version_id=version.id, timezone=timezone, status=status, updated_at=now)
     rows.save_workflow(tx, workflow)
     number = f"{version.major}.{version.minor}"
-    return changed(workflow, workflow.id, None, version=version.id, number=number, status=status)
+    return changed(workflow, workflow.id, None, version=version.id, number=number, status=status, **settled, by=op.by)
 
 
 def _order_anew(tx: Transaction, topic: Topic) -> None:
@@ -132,7 +144,7 @@ def _keeps_the_handler_that_waits(q: Queries, workflow: Workflow, op: ActivateSc
     retry = rows.run(q, workflow.pending_retry_run_id) if workflow.pending_retry_run_id else None
     consumers = {spec.name for spec in op.handlers if spec.kind is HandlerKind.CONSUMER}
     for waiting in [*([retry] if retry else []), *rows.parked_runs(q, workflow.id)]:
-        if waiting.handler not in consumers:
+        if waiting.kind is HandlerKind.CONSUMER and waiting.handler not in consumers:
             reject(
                 Reason.HANDLER_NOT_DECLARED,
                 f"Run {waiting.id!r} of consumer {waiting.handler!r} waits for its `next`, and this script does not "
@@ -192,6 +204,7 @@ def _handler(workflow_id: str, spec: HandlerSpec, now: Millis) -> Handler:
         wake_at=None,
         seen=None,
         failures=0,
+        failing_since=None,
         retry_at=None,
         repairs=0,
         updated_at=now,
@@ -200,18 +213,31 @@ def _handler(workflow_id: str, spec: HandlerSpec, now: Millis) -> Handler:
 
 
 def pause_workflow(tx: Transaction, op: PauseWorkflow, now: Millis) -> Change[Workflow]:
-    return _set_status(tx, op.workflow_id, WorkflowStatus.PAUSED, op.by, now)
+    living(tx, op.workflow_id)
+    return set_status(tx, op.workflow_id, WorkflowStatus.PAUSED, op.by, now)
 
 
 def resume_workflow(tx: Transaction, op: ResumeWorkflow, now: Millis) -> Change[Workflow]:
-    return _set_status(tx, op.workflow_id, WorkflowStatus.ACTIVE, op.by, now)
+    living(tx, op.workflow_id)
+    change = set_status(tx, op.workflow_id, WorkflowStatus.ACTIVE, op.by, now)
+    rows.fail_since_now(tx, op.workflow_id, now)
+    return change
 
 
-def archive_workflow(tx: Transaction, op: ArchiveWorkflow, now: Millis) -> Change[Workflow]:
-    return _set_status(tx, op.workflow_id, WorkflowStatus.ARCHIVED, op.by, now)
+def unarchive_workflow(tx: Transaction, op: UnarchiveWorkflow, now: Millis) -> Change[Workflow]:
+    workflow = existing(tx, op.workflow_id)
+    if workflow.status is not WorkflowStatus.ARCHIVED:
+        reject(Reason.WORKFLOW_STATUS_REFUSED, f"Workflow {workflow.id!r} is {workflow.status}, not archived.")
+    if other := rows.workflow_by_name(tx, workflow.name):
+        reject(
+            Reason.WORKFLOW_NAME_TAKEN,
+            f"Another workflow ({other.id}) is named {workflow.name!r} by now; archive that one first.",
+        )
+    status = WorkflowStatus.PAUSED if workflow.active_version_id else WorkflowStatus.DRAFT
+    return set_status(tx, op.workflow_id, status, op.by, now)
 
 
-def _set_status(tx: Transaction, workflow_id: str, status: WorkflowStatus, by: str, now: Millis) -> Change[Workflow]:
+def set_status(tx: Transaction, workflow_id: str, status: WorkflowStatus, by: str, now: Millis) -> Change[Workflow]:
     """Touches nothing but the status: runs, events, mutations and `error` stay as they are."""
     workflow = existing(tx, workflow_id)
     if status not in WORKFLOW_NEXT[workflow.status]:
@@ -228,7 +254,7 @@ def run_now(tx: Transaction, op: RunNow, now: Millis) -> Change[Workflow]:
     workflow = existing(tx, op.workflow_id)
     active = rows.active_runs(tx, workflow.id)
     check_free(workflow.id, workflow.status, workflow.error, workflow.maintenance, active[0].id if active else None)
-    rows.make_producers_due(tx, workflow.id, now)
+    rows.make_handlers_due(tx, workflow.id, now)
     return changed(workflow, workflow.id, None, due=now, by=op.by)
 
 
@@ -257,25 +283,3 @@ def halt_workflow(tx: Transaction, op: HaltWorkflow, now: Millis) -> Change[Work
         workflow = replace(workflow, error=storable(op.error), error_class=op.cls, updated_at=now)
         rows.save_workflow(tx, workflow)
     return changed(workflow, workflow.id, None, storable(op.error), error=[was, workflow.error])
-
-
-def clear_workflow_error(tx: Transaction, op: ClearWorkflowError, now: Millis) -> Change[Workflow]:
-    workflow = existing(tx, op.workflow_id)
-    if not workflow.error:
-        reject(Reason.WORKFLOW_HAS_NO_ERROR, f"Workflow {op.workflow_id!r} has no error to clear.")
-    if workflow.error_run_id and (mutation := rows.unsettled_mutation_of_run(tx, workflow.error_run_id)):
-        reject(
-            Reason.MUTATION_OUTCOME_UNKNOWN,
-            f"The error is an open question about mutation {mutation.id!r} ({mutation.status}). "
-            "Answer that: the error goes with it.",
-        )
-    was, run_id = workflow.error, workflow.error_run_id
-    workflow = without_error(workflow, now)
-    rows.save_workflow(tx, workflow)
-    rows.look_again_everywhere(tx, workflow.id, now)
-    rows.forgive_failures(tx, workflow.id, now)
-    return changed(workflow, workflow.id, run_id, op.why, error=[was, ""], by=op.by)
-
-
-def without_error(workflow: Workflow, now: Millis) -> Workflow:
-    return replace(workflow, error="", error_class=None, error_run_id=None, updated_at=now)

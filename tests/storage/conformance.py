@@ -14,8 +14,18 @@ import pytest
 from tests.storage.databases import DATABASES, MakeDatabase
 
 HERE: Final = Path(__file__).parent
-ABOUT_SQLITE: Final = frozenset({"test_backup.py", "test_store.py", "test_disk.py", "test_schema.py"})
-"""The file and its owner, the disk under it, the tables and the text of the queries."""
+ABOUT_SQLITE: Final = frozenset(
+    {
+        "test_backup.py",
+        "test_crafted.py",
+        "test_disk.py",
+        "test_migrations.py",
+        "test_own_files.py",
+        "test_schema.py",
+        "test_store.py",
+    }
+)
+"""The file and its owner, what others make of it, the disk under it, the tables, their former shape, the queries."""
 ABOUT_NO_DATABASE: Final = frozenset({"test_conformance.py", "test_disposition.py", "test_ids.py"})
 SUITE: Final = sorted({path.name for path in HERE.glob("test_*.py")} - ABOUT_SQLITE - ABOUT_NO_DATABASE)
 

@@ -26,6 +26,8 @@ def database(opened: Opened) -> Database:
 @pytest.fixture
 def world(database: Database) -> Iterator[World]:
     """The small world, on every database. Whatever a test does, the invariants hold at its end."""
-    world = World(Store(database, CountingClock()))
+    clock = CountingClock()
+    world = World(Store(database, clock))
+    world.clock = clock
     yield world
     world.check()

@@ -27,10 +27,9 @@ def first_work(snapshot: Snapshot) -> Millis | None:
 
 def _questions(snapshot: Snapshot) -> list[Millis]:
     """What is to be done about a workflow although nothing of it may run."""
-    if snapshot.workflow.status is WorkflowStatus.ARCHIVED:
-        return []
     task = snapshot.task
-    repair = (task.next_attempt_at or 0) if task and task.held_version_id is None else None
+    is_wanted = snapshot.workflow.status is not WorkflowStatus.ARCHIVED
+    repair = (task.next_attempt_at or 0) if task and is_wanted and task.held_version_id is None else None
     return [at for at in (snapshot.approval_expires_at, snapshot.reconcile_at, repair) if at is not None]
 
 
@@ -39,9 +38,12 @@ def _first_run(snapshot: Snapshot) -> Millis | None:
         return None
     if snapshot.active_run_id or snapshot.open_session_id:
         return 0
+    times = [at for each in snapshot.handlers for at in _times(each)]
     if snapshot.retry_handler:
-        return next(each.retry_at or 0 for each in snapshot.handlers if each.name == snapshot.retry_handler)
-    return min((at for each in snapshot.handlers for at in _times(each)), default=None)
+        retry = next(each.retry_at or 0 for each in snapshot.handlers if each.name == snapshot.retry_handler)
+        # What is parked waits for its own handler only.
+        times = [retry] if snapshot.workflow.pending_retry_run_id else [retry, *times]
+    return min(times, default=None)
 
 
 def _nothing_stops(snapshot: Snapshot) -> bool:
@@ -50,5 +52,7 @@ def _nothing_stops(snapshot: Snapshot) -> bool:
 
 
 def _times(handler: HandlerView) -> list[Millis]:
+    if handler.is_held:
+        return []
     wanted = [handler.next_run_at, handler.wake_at, 0 if handler.has_news else None]
     return [max(at, handler.retry_at or 0) for at in wanted if at is not None]

@@ -56,7 +56,7 @@ MAY_SAY = {
 """Who may say that a mutation was applied or failed, by where it stands."""
 
 NO_ERROR: Row = {"has_error": False, "error_run_id": None}
-NO_FAILURES: Row = {"failures": 0, "retry_at": None}
+NO_FAILURES: Row = {"failures": 0, "failing_since": None, "retry_at": None}
 UNTRIED: Row = {"seen": None, **NO_FAILURES}
 NOT_WAITING: Row = {"next_attempt_at": None, "held_version_id": None}
 
@@ -147,6 +147,7 @@ def latest_item(s: State, workflow_id: str, item_id: str) -> Key | None:
 def create_workflow(s: State, op: ops.CreateWorkflow, now: int) -> None:
     must(op.id not in s["workflows"])
     s["workflows"][op.id] = {
+        "name": op.name,
         "status": "draft",
         "has_error": False,
         "error_run_id": None,
@@ -156,8 +157,15 @@ def create_workflow(s: State, op: ops.CreateWorkflow, now: int) -> None:
     }
 
 
+def living(s: State, workflow_id: str) -> Row:
+    """A workflow to which something may be added."""
+    workflow = get(s, "workflows", workflow_id)
+    must(workflow["status"] != "archived")
+    return workflow
+
+
 def add_script_version(s: State, op: ops.AddScriptVersion, now: int) -> None:
-    get(s, "workflows", op.workflow_id)
+    living(s, op.workflow_id)
     must(op.id not in s["versions"])
     row = {"workflow_id": op.workflow_id, "major": op.major, "minor": op.minor}
     must(row not in s["versions"].values())
@@ -170,6 +178,40 @@ def activate_script(s: State, op: ops.ActivateScript, now: int) -> None:
     must(workflow["status"] != "archived")
     must(not active_run(s, workflow_id))
     must(len({handler.name for handler in op.handlers}) == len(op.handlers))
+    readers, orders = subscriptions(op)
+    consumers = [handler.name for handler in op.handlers if handler.kind == "consumer"]
+    waiting = [each for each in (workflow["pending_retry_run_id"], *parked(s, workflow_id, kind="consumer")) if each]
+    must(all(s["runs"][each]["handler"] in consumers for each in waiting))
+    receiving = retire_topics(s, workflow_id, op)
+
+    for table in ("topics", "handlers"):
+        for key, row in s[table].items():
+            if key[0] == workflow_id:
+                if table == "handlers" and not row["declared"]:
+                    row["next_run_at"] = None
+                row["declared"] = False
+                kept = {
+                    name: row[name] for name in ("failures", "failing_since") if table == "handlers" and op.is_repair
+                }
+                row.update({"consumer": None, "ordering": None} if table == "topics" else UNTRIED | kept)
+    for topic, reader in readers.items():
+        known = s["topics"].get((workflow_id, topic), {"writes": 0})
+        s["topics"][workflow_id, topic] = known | {
+            "declared": True,
+            "consumer": reader,
+            "ordering": orders.get(topic),
+        }
+    for topic in receiving:
+        s["topics"][workflow_id, topic]["writes"] += 1
+    for handler in op.handlers:
+        declare_handler(s, workflow_id, handler)
+    workflow["active_version_id"] = op.version_id
+    if workflow["status"] == "draft":
+        workflow["status"] = "ready"
+
+
+def subscriptions(op: ops.ActivateScript) -> tuple[dict[str, str | None], dict[str, str | None]]:
+    """The consumer of every declared topic, and the ordering key of those that are read."""
     readers: dict[str, str | None] = dict.fromkeys(op.topics)
     orders: dict[str, str | None] = {}
     for handler in op.handlers:
@@ -179,45 +221,59 @@ def activate_script(s: State, op: ops.ActivateScript, now: int) -> None:
             must(topic in readers and readers[topic] in (None, handler.name))
             readers[topic] = handler.name
             orders[topic] = handler.ordering
-    consumers = [handler.name for handler in op.handlers if handler.kind == "consumer"]
-    waiting = [each for each in (workflow["pending_retry_run_id"], *parked(s, workflow_id)) if each]
-    must(all(s["runs"][each]["handler"] in consumers for each in waiting))
+    return readers, orders
 
-    for table in ("topics", "handlers"):
-        for key, row in s[table].items():
-            if key[0] == workflow_id:
-                row["declared"] = False
-                kept = {"failures": row["failures"]} if table == "handlers" and op.is_repair else {}
-                row.update({"consumer": None, "ordering": None} if table == "topics" else UNTRIED | kept)
-    for topic, reader in readers.items():
-        known = s["topics"].get((workflow_id, topic), {"writes": 0})
-        s["topics"][workflow_id, topic] = known | {
-            "declared": True,
-            "consumer": reader,
-            "ordering": orders.get(topic),
-        }
-    for handler in op.handlers:
-        declare_handler(s, workflow_id, handler)
-    workflow["active_version_id"] = op.version_id
-    if workflow["status"] == "draft":
-        workflow["status"] = "ready"
+
+def retire_topics(s: State, workflow_id: str, op: ops.ActivateScript) -> set[str]:
+    """Somebody says what becomes of every event that would be left behind. Returns where events were added."""
+    known = {key[1]: row for key, row in s["topics"].items() if key[0] == workflow_id}
+    named = [*op.drop, *(old for old, _ in op.move)]
+    must(len(set(named)) == len(named))
+    must(all(name in known and name not in op.topics for name in named))
+    must(all(new in op.topics for _, new in op.move))
+    for (whose, topic, _), row in s["events"].items():
+        if whose == workflow_id and row["status"] in ("pending", "reserved"):
+            must(topic in op.topics or topic in named or not known[topic]["declared"])
+            must(topic not in op.drop or row["status"] == "pending")
+            row["status"] = "skipped" if topic in op.drop else row["status"]
+    places: dict[Key, Key] = {key: key for key in s["events"]}
+    receiving: set[str] = set()
+    # What a run holds goes first. Then topic by topic: what is pending, and after it what is finished.
+    steps = [(each, "reserved") for each in op.move]
+    steps += [(each, status) for each in op.move for status in ("pending", "finished")]
+    for (old, new), status in steps:
+        statuses = ("consumed", "skipped") if status == "finished" else (status,)
+        for key in [key for key, row in s["events"].items() if row["status"] in statuses]:
+            if key[:2] != (workflow_id, old):
+                continue
+            place = (workflow_id, new, key[2])
+            if place not in places.values():
+                places[key] = place
+                receiving |= {new} if status == "pending" else set()
+                continue
+            must(status != "reserved")
+            s["events"][key]["status"] = "skipped" if status == "pending" else s["events"][key]["status"]
+    s["events"] = {places[key]: row for key, row in s["events"].items()}
+    s["reservations"] = {(run, places[key]): row for (run, key), row in s["reservations"].items()}
+    s["roots"] = {(places[key], places[root]): row for (key, root), row in s["roots"].items()}
+    return receiving
 
 
 def declare_handler(s: State, workflow_id: str, spec: ops.HandlerSpec) -> None:
-    """Its state stays. So does the time of its next run, while kind and schedule stay."""
+    """Its state stays. So does the time of its next run, while kind and schedule stay and nothing else is wanted."""
     new = {"kind": str(spec.kind), "declared": True, "schedule": None, "next_run_at": None, "wake_at": None}
     old = s["handlers"].get((workflow_id, spec.name), {"state": None, "repairs": 0, **UNTRIED, **new})
     if spec.kind == "consumer":
         new["wake_at"] = old["wake_at"]
     else:
         new["schedule"] = spec.schedule
-        same = old["kind"] == new["kind"] and old["schedule"] == spec.schedule is not None
+        same = not spec.plan_anew and old["kind"] == new["kind"] and old["schedule"] == spec.schedule is not None
         new["next_run_at"] = old["next_run_at"] if same and old["next_run_at"] is not None else spec.first_run_at
     s["handlers"][workflow_id, spec.name] = old | new
 
 
 def grant_permission(s: State, op: ops.GrantPermission, now: int) -> None:
-    get(s, "workflows", op.workflow_id)
+    living(s, op.workflow_id)
     must(op.permission.strip())
     must(is_object(op.limits))
     s["grants"][op.workflow_id, op.major, op.permission] = {"policy": op.policy, "limits": op.limits}
@@ -239,10 +295,14 @@ def revoke_permission(s: State, op: ops.RevokePermission, now: int) -> None:
 def use_grant(s: State, op: ops.UseGrant, now: int) -> None:
     run = get(s, "runs", op.run_id)
     must(run["status"] == "active")
-    must(op.permission.strip())
-    key = (run["workflow_id"], op.permission, op.day)
+    count_use(s, run["workflow_id"], op)
+
+
+def count_use(s: State, workflow_id: str, use: ops.UseGrant | ops.GrantUse) -> None:
+    must(use.permission.strip())
+    key = (workflow_id, use.permission, use.day)
     used = s["uses"].get(key, {"calls": 0})["calls"]
-    must(used < op.per_day)
+    must(used < use.per_day)
     s["uses"][key] = {"calls": used + 1}
 
 
@@ -255,10 +315,45 @@ def set_status(status: str) -> Callable[[State, Any, int], None]:
     return rule
 
 
+def archive_workflow(s: State, op: ops.ArchiveWorkflow, now: int) -> None:
+    """No question is left behind: what waits for a person is refused, and a doubt stays a doubt."""
+    set_status("archived")(s, op, now)
+    for approval_id, mutation_id in asked(s, op.workflow_id):
+        s["approvals"][approval_id]["status"] = "rejected"
+        settle(s, mutation_id, "failure", "approval_rejected", now)
+
+
+def asked(s: State, workflow_id: str) -> list[tuple[str, str]]:
+    """The open questions of a workflow, each with the call that it is about."""
+    found = [(key, str(s["approvals"][key]["mutation_id"])) for key in where(s, "approvals", status="open")]
+    return [each for each in found if s["mutations"][each[1]]["workflow_id"] == workflow_id]
+
+
+def doubts(s: State, workflow_id: str, *, also_active: bool = False) -> list[str]:
+    """Calls of stopped runs that may have happened; and if wanted those of runs that are under way."""
+    found = [key for key in where(s, "mutations", workflow_id=workflow_id) if s["mutations"][key]["status"] in DOUBT]
+    return [key for key in found if also_active or s["runs"][s["mutations"][key]["run_id"]]["status"] != "active"]
+
+
+def unarchive_workflow(s: State, op: ops.UnarchiveWorkflow, now: int) -> None:
+    workflow = get(s, "workflows", op.workflow_id)
+    must(workflow["status"] == "archived")
+    others = where(s, "workflows", name=workflow["name"])
+    must(all(s["workflows"][each]["status"] == "archived" for each in others))
+    workflow["status"] = "paused" if workflow["active_version_id"] else "draft"
+
+
+def resume_workflow(s: State, op: ops.ResumeWorkflow, now: int) -> None:
+    """While it was paused nothing was tried, so nothing failed."""
+    set_status("active")(s, op, now)
+    for handler in handlers_of(s, op.workflow_id):
+        handler["failing_since"] = now if handler["failures"] else None
+
+
 def run_now(s: State, op: ops.RunNow, now: int) -> None:
     must(is_free(s, get(s, "workflows", op.workflow_id), op.workflow_id))
     for handler in handlers_of(s, op.workflow_id):
-        if handler["kind"] == "producer" and handler["declared"]:
+        if handler["kind"] != "consumer" and handler["declared"]:
             handler |= {"next_run_at": now, "retry_at": None}
 
 
@@ -277,9 +372,22 @@ def clear_workflow_error(s: State, op: ops.ClearWorkflowError, now: int) -> None
     workflow = get(s, "workflows", op.workflow_id)
     must(workflow["has_error"])
     must(not unsettled(s, workflow["error_run_id"]))
-    workflow |= NO_ERROR
+    end_error(s, op.workflow_id)
     for handler in handlers_of(s, op.workflow_id):
         handler |= UNTRIED
+
+
+def end_error(s: State, workflow_id: str) -> None:
+    """What stopped the workflow is seen to; the next doubt beside it stops it, if there is one that is to."""
+    doubts = [each for each in parked(s, workflow_id) if is_to_stop(s, each)]
+    first = min(doubts, default=None)
+    s["workflows"][workflow_id] |= {"has_error": True, "error_run_id": first} if first else NO_ERROR
+
+
+def is_to_stop(s: State, run_id: str) -> bool:
+    """The call of this run may have happened, and its workflow is to stand still meanwhile."""
+    run, mutation = s["runs"][run_id], unsettled(s, run_id)
+    return bool(mutation) and run["on_unknown"] == "pause" and run["status"] == "paused:reconciliation"
 
 
 def create_maintenance_task(s: State, op: ops.CreateMaintenanceTask, now: int) -> None:
@@ -386,6 +494,7 @@ def create_run(s: State, op: ops.CreateRun, now: int) -> None:
     must(handler["declared"])
     must(op.phase == "pending" or (op.phase == "preparing" and handler["kind"] == "consumer"))
     must(op.on_unknown == "pause" or handler["kind"] == "consumer")
+    must(not is_held(s, workflow_id, op.handler))
     s["runs"][op.id] = {
         "workflow_id": workflow_id,
         "session_id": op.session_id,
@@ -397,6 +506,9 @@ def create_run(s: State, op: ops.CreateRun, now: int) -> None:
         "retry_of": None,
         "on_unknown": op.on_unknown,
         "parked": False,
+        "stop_until": None,
+        "ended_at": None,
+        "skip_reason": "",
         "reserved_count": 0,
         "seen": seen_at_start(writes(s, workflow_id, op.handler), op.seen) if handler["kind"] == "consumer" else None,
         "prepare_result": None,
@@ -426,29 +538,36 @@ def has_news(s: State, workflow_id: str, handler: str) -> bool:
 def create_retry_run(s: State, op: ops.CreateRetryRun, now: int) -> None:
     failed = get(s, "runs", op.failed_run_id)
     must(failed["mutation_outcome"] in FOR_GOOD)
-    workflow = s["workflows"][admit(s, op.id, op.session_id)]
+    must(admit(s, op.id, op.session_id) == failed["workflow_id"])
+    workflow = s["workflows"][failed["workflow_id"]]
     must(workflow["pending_retry_run_id"] == (None if failed["parked"] else op.failed_run_id))
     workflow["pending_retry_run_id"] = None
     failed["parked"] = False
     again = {"session_id": op.session_id, "phase": "emitting", "status": "active", "retry_of": op.failed_run_id}
-    s["runs"][op.id] = failed | again | {"cost_micros": 0, "version_id": workflow["active_version_id"]}
+    anew = {"cost_micros": 0, "stop_until": None, "ended_at": None, "version_id": workflow["active_version_id"]}
+    s["runs"][op.id] = failed | again | anew
     for event in held(s, op.failed_run_id):
         s["reservations"][op.id, event] = {}
         if s["events"][event]["reserved_by_run_id"] == op.failed_run_id:
             s["events"][event]["reserved_by_run_id"] = op.id
 
 
-def parked(s: State, workflow_id: str) -> list[str]:
+def parked(s: State, workflow_id: str, **wanted: Any) -> list[str]:
     """The runs that wait beside their workflow."""
-    return where(s, "runs", workflow_id=workflow_id, parked=True)
+    return where(s, "runs", workflow_id=workflow_id, parked=True, **wanted)
+
+
+def is_held(s: State, workflow_id: str, handler: str) -> bool:
+    """Whether a call of this job waits for a person, or is on its way since one said yes."""
+    is_job = s["handlers"][workflow_id, handler]["kind"] == "job"
+    return is_job and bool(parked(s, workflow_id, handler=handler))
 
 
 def goes_on_next(s: State, workflow_id: str) -> str | None:
     """The run whose `next` is to run before anything else."""
     known = [each for each in parked(s, workflow_id) if s["runs"][each]["mutation_outcome"]]
     pending: str | None = s["workflows"][workflow_id]["pending_retry_run_id"]
-    # They are named by a growing number.
-    return pending or min(known, key=lambda each: (len(each), each), default=None)
+    return pending or min(known, default=None)
 
 
 def order_of(s: State, event: Key) -> str | None:
@@ -477,6 +596,7 @@ def held(s: State, run_id: str) -> list[Key]:
 def let_go(s: State, run_id: str, status: str) -> None:
     for event in where(s, "events", reserved_by_run_id=run_id):
         s["events"][event] |= {"status": status, "reserved_by_run_id": None}
+        s["events"][event]["attempt"] += 1 if status == "pending" else 0
 
 
 def active(s: State, run_id: str, kind: str) -> Row:
@@ -515,10 +635,35 @@ def update_handler_run_status(s: State, op: ops.UpdateHandlerRunStatus, now: int
     approved_and_unknown = before == "paused:approval" and op.status == "paused:reconciliation"
     must(before == "active" or approved_and_unknown)
     must(op.status not in ("active", "committed"))
-    stop(s, op.run_id, op.status, now, op.cost_micros, op.retry_at)
+    stop(s, op.run_id, op.status, now, op.retry_at, op.failing_since, is_fault=op.is_fault, parks=op.parks)
+    s["runs"][op.run_id]["cost_micros"] += op.cost_micros
+    end_session(s, s["runs"][op.run_id]["session_id"], "failed")
 
 
-def stop(s: State, run_id: str, status: str, now: int, cost_micros: int = 0, retry_at: int | None = None) -> None:
+def stop_run(s: State, op: ops.StopRun, now: int) -> None:
+    run = get(s, "runs", op.run_id)
+    must(run["status"] == "active")
+    run["stop_until"] = op.until
+
+
+def count_cost(s: State, op: ops.CountCost, now: int) -> None:
+    run = get(s, "runs", op.run_id)
+    run["cost_micros"] += op.cost_micros
+    if s["sessions"][run["session_id"]]["result"]:
+        end_session(s, run["session_id"], "")
+
+
+def stop(
+    s: State,
+    run_id: str,
+    status: str,
+    now: int,
+    retry_at: int | None = None,
+    failing_since: int | None = None,
+    *,
+    is_fault: bool = True,
+    parks: bool = True,
+) -> None:
     run = s["runs"][run_id]
     workflow = s["workflows"][run["workflow_id"]]
     mutation = unsettled(s, run_id)
@@ -528,38 +673,68 @@ def stop(s: State, run_id: str, status: str, now: int, cost_micros: int = 0, ret
     must(in_doubt or status != "paused:reconciliation")
     must(not waits or (status == "paused:approval" and open_approval(s, str(mutation))))
 
-    run["status"] = status
-    run["parked"] = in_doubt and run["on_unknown"] == "park"
-    run["cost_micros"] += cost_micros
+    # A question holds its own events only, if it may. What is beside its workflow stays there.
+    stops_now = run["status"] == "active"
+    run["parked"] = (waits and parks) or (in_doubt and (run["parked"] or run["on_unknown"] == "park"))
+    run |= {"status": status, "ended_at": now if run["ended_at"] is None else run["ended_at"]}
+    is_fault = is_fault and status != "crashed" and not run["parked"]
     end_session(s, run["session_id"], "failed")
     if item := open_item(s, run_id):
-        was = s["items"][item]["state"]
-        s["items"][item] |= {"is_open": False, "state": "failed" if was == "processing" else was}
-    if run["parked"]:
-        go_on_without(workflow, run_id)
-    elif run["kind"] == "consumer":
-        if in_doubt or waits or run["mutation_outcome"] in FOR_GOOD:
-            workflow["pending_retry_run_id"] = run_id
-        else:
-            let_go(s, run_id, "pending")
+        has_failed = s["items"][item]["state"] == "processing" and (is_fault or status == "crashed")
+        s["items"][item] |= {"is_open": False, **({"state": "failed"} if has_failed else {})}
+    if run["kind"] == "consumer" and not (in_doubt or waits or run["mutation_outcome"] in FOR_GOOD):
+        let_go(s, run_id, "pending")
+    elif run["kind"] == "consumer" and not run["parked"]:
+        workflow["pending_retry_run_id"] = run_id
     handler = s["handlers"][run["workflow_id"], run["handler"]]
-    handler["seen"] = None
-    if run["kind"] == "consumer" and not run["reserved_count"] and run["phase"] not in ("pending", "preparing"):
-        handler["wake_at"] = now
-    if status != "crashed" and not run["parked"]:
-        handler |= {"failures": handler["failures"] + 1, "retry_at": retry_at}
+    if is_fault:
+        since = next(at for at in (failing_since, handler["failing_since"], now) if at is not None)
+        handler |= {"failures": handler["failures"] + 1, "failing_since": since, "retry_at": retry_at}
+    elif run["parked"] and stops_now:
+        handler |= NO_FAILURES
+    put_handler_back(s, run, now, stops_now=stops_now)
+    if run["parked"]:
+        go_on_without(s, run_id)
+        return
     if status == "failed:logic":
         workflow["maintenance"] = True
-    if (in_doubt or status in NEEDS_A_PERSON) and not run["parked"]:
+    if in_doubt or (status in NEEDS_A_PERSON and workflow["status"] != "archived"):
         workflow |= {"has_error": True, "error_run_id": run_id}
 
 
-def go_on_without(workflow: Row, run_id: str) -> None:
-    """A parked run stops nothing, also if its call had waited for a person before."""
+def put_handler_back(s: State, run: Row, now: int, *, stops_now: bool) -> None:
+    """What the run saw is news again, unless a person has put its handler off."""
+    handler = s["handlers"][run["workflow_id"], run["handler"]]
+    handler["seen"] = None
+    is_consumer = run["kind"] == "consumer"
+    if is_consumer and not run["reserved_count"] and run["phase"] not in ("pending", "preparing"):
+        handler["wake_at"] = now
+    if run["stop_until"] is None or not stops_now:
+        return
+    if is_consumer:
+        handler |= {"wake_at": run["stop_until"], "seen": writes(s, run["workflow_id"], run["handler"])}
+    elif handler["next_run_at"] is not None:
+        handler["next_run_at"] = run["stop_until"]
+
+
+def fails_in_vain(s: State, key: Key) -> bool:
+    """A declared handler has failed since it last committed, and has something to do."""
+    handler, workflow = s["handlers"][key], s["workflows"][key[0]]
+    waits = workflow["pending_retry_run_id"] or active_run(s, key[0]) or handler["wake_at"] is not None
+    mine = [topic for topic, row in s["topics"].items() if topic[0] == key[0] and row["consumer"] == key[1]]
+    pending = any(event[:2] in mine for event in where(s, "events", status="pending"))
+    return bool(handler["declared"] and handler["failures"] and (handler["kind"] != "consumer" or waits or pending))
+
+
+def go_on_without(s: State, run_id: str) -> None:
+    """A parked run stops nothing, also if its call had waited for a person before; but a doubt may be meant to."""
+    workflow = s["workflows"][s["runs"][run_id]["workflow_id"]]
     if workflow["pending_retry_run_id"] == run_id:
         workflow["pending_retry_run_id"] = None
     if workflow["error_run_id"] == run_id:
-        workflow |= NO_ERROR
+        end_error(s, s["runs"][run_id]["workflow_id"])
+    if is_to_stop(s, run_id) and not workflow["has_error"]:
+        workflow |= {"has_error": True, "error_run_id": run_id}
 
 
 def commit_consumer(s: State, op: ops.CommitConsumer, now: int) -> None:
@@ -567,7 +742,7 @@ def commit_consumer(s: State, op: ops.CommitConsumer, now: int) -> None:
     must(run["phase"] == "emitting")
     let_go(s, op.run_id, "consumed")
     publish(s, run["workflow_id"], op.publishes, causes(s, op.run_id))
-    commit(s, run, op)
+    commit(s, run, op, now)
     s["handlers"][run["workflow_id"], run["handler"]]["seen"] = None if run["reserved_count"] else run["seen"]
 
 
@@ -575,7 +750,7 @@ def commit_producer(s: State, op: ops.CommitProducer, now: int) -> None:
     run = active(s, op.run_id, "producer")
     publish(s, run["workflow_id"], op.publishes, ())
     s["handlers"][run["workflow_id"], run["handler"]]["next_run_at"] = op.next_run_at
-    commit(s, run, op)
+    commit(s, run, op, now)
 
 
 def commit_job(s: State, op: ops.CommitJob, now: int) -> None:
@@ -584,11 +759,16 @@ def commit_job(s: State, op: ops.CommitJob, now: int) -> None:
     must(not unsettled(s, op.run_id))
     publish(s, run["workflow_id"], op.publishes, ())
     s["handlers"][run["workflow_id"], run["handler"]]["next_run_at"] = op.next_run_at
-    commit(s, run, op)
+    commit(s, run, op, now)
 
 
-def commit(s: State, run: Row, op: ops.CommitConsumer | ops.CommitProducer | ops.CommitJob) -> None:
-    run |= {"phase": "committed", "status": "committed", "cost_micros": run["cost_micros"] + op.cost_micros}
+def commit(s: State, run: Row, op: ops.CommitConsumer | ops.CommitProducer | ops.CommitJob, now: int) -> None:
+    run |= {
+        "phase": "committed",
+        "status": "committed",
+        "ended_at": now,
+        "cost_micros": run["cost_micros"] + op.cost_micros,
+    }
     s["sessions"][run["session_id"]]["handler_run_count"] += 1
     handler = s["handlers"][run["workflow_id"], run["handler"]]
     handler |= NO_FAILURES
@@ -601,7 +781,7 @@ def commit(s: State, run: Row, op: ops.CommitConsumer | ops.CommitProducer | ops
 
 
 def publish_events(s: State, op: ops.PublishEvents, now: int) -> None:
-    get(s, "workflows", op.workflow_id)
+    living(s, op.workflow_id)
     publish(s, op.workflow_id, op.publishes, ())
 
 
@@ -624,7 +804,7 @@ def publish(s: State, workflow_id: str, publishes: Iterable[ops.Publish], roots:
         key = (workflow_id, event.topic, event.message_id)
         must(where(s, "events", id=event.id) in ([], [key]))
         if key not in s["events"]:
-            s["events"][key] = {"id": event.id, "status": "pending", "reserved_by_run_id": None}
+            s["events"][key] = {"id": event.id, "status": "pending", "attempt": 1, "reserved_by_run_id": None}
         words = {"title": event.title, "payload": event.payload}
         known = s["events"][key]
         if known["status"] == "pending":
@@ -649,9 +829,10 @@ def create_mutation(s: State, op: ops.CreateMutation, now: int) -> None:
     run = get(s, "runs", op.run_id)
     must(run["status"] == "active")
     must(not (op.send and op.ask_first))
+    nobody_has_stopped_it(s, run, op)
     must(not unsettled(s, op.run_id))
     row = {"run_id": op.run_id, "status": "in_flight" if op.send else "pending", "resolved_by": None, "version": 1}
-    row["next_reconcile_at"] = None
+    row |= {"next_reconcile_at": None, "reconcile_attempts": 0, "doubted_at": None, "has_words": False}
     if run["kind"] == "consumer":
         must(op.item is None and run["phase"] == "mutating")
         must(not where(s, "mutations", identity_key=op.run_id))
@@ -684,14 +865,29 @@ def create_mutation(s: State, op: ops.CreateMutation, now: int) -> None:
         s["approvals"][op.ask_first.approval_id] = question
 
 
+def nobody_has_stopped_it(s: State, run: Row, op: ops.CreateMutation) -> None:
+    """What people have said since the run began, as it is now."""
+    must(s["workflows"][run["workflow_id"]]["status"] == "active")
+    must(run["stop_until"] is None)
+    if op.permission:
+        major = s["versions"][run["version_id"]]["major"]
+        grant = get(s, "grants", (run["workflow_id"], major, op.permission))
+        must(grant["policy"] == "allow" or op.ask_first)
+
+
 def relabel(s: State, mutation_id: str, status: str, next_reconcile_at: int | None = None) -> None:
     mutation = s["mutations"][mutation_id]
     mutation |= {"status": status, "version": mutation["version"] + 1, "next_reconcile_at": next_reconcile_at}
 
 
 def doubt(s: State, mutation_id: str, status: str, next_reconcile_at: int | None, now: int) -> None:
-    """What must be reconciled always has a time."""
+    """What must be reconciled always has a time. The checks are counted from when it is first looked into, or anew."""
     at = (now if next_reconcile_at is None else next_reconcile_at) if status == "needs_reconcile" else None
+    mutation = s["mutations"][mutation_id]
+    if status == "needs_reconcile":
+        again = mutation["status"] == status
+        mutation["reconcile_attempts"] = mutation["reconcile_attempts"] + 1 if again else 0
+        mutation["doubted_at"] = mutation["doubted_at"] if again else now
     relabel(s, mutation_id, status, at)
 
 
@@ -709,17 +905,19 @@ def update_mutation_status(s: State, op: ops.UpdateMutationStatus, now: int) -> 
     must(not open_approval(s, op.mutation_id))
     must(op.status != "needs_reconcile" or mutation["reconcilable"])
     doubt(s, op.mutation_id, op.status, op.next_reconcile_at, now)
+    mutation["has_words"] |= op.error != ""
 
 
 def apply_mutation(s: State, op: ops.ApplyMutation, now: int) -> None:
     may_say(s, "applied", judged(s, op), op.resolved_by)
-    settle(s, op.mutation_id, "success", op.resolved_by, op.result)
+    settle(s, op.mutation_id, "success", op.resolved_by, now, op.result)
 
 
 def fail_mutation(s: State, op: ops.FailMutation, now: int) -> None:
     may_say(s, "failed", judged(s, op), op.resolved_by)
     must(not open_approval(s, op.mutation_id))
-    settle(s, op.mutation_id, "failure", op.resolved_by)
+    settle(s, op.mutation_id, "failure", op.resolved_by, now)
+    s["mutations"][op.mutation_id]["has_words"] = op.error != ""
 
 
 def may_say(s: State, what: str, mutation: Row, who: str) -> None:
@@ -731,38 +929,77 @@ def skip_mutation(s: State, op: ops.SkipMutation, now: int) -> None:
     mutation = judged(s, op)
     must(mutation["status"] in ("needs_reconcile", "indeterminate"))
     must(s["runs"][mutation["run_id"]]["status"] != "active")
-    settle(s, op.mutation_id, "skipped", "user_skip")
+    settle(s, op.mutation_id, "skipped", "user_skip", now, why=op.why)
 
 
-def settle(s: State, mutation_id: str, outcome: str, who: str, result: str | None = None) -> None:
+def amend_result(s: State, op: ops.AmendResult, now: int) -> None:
+    """Until `next`, or another run inside the item, has seen it."""
+    mutation = get(s, "mutations", op.mutation_id)
+    must(mutation["resolved_by"] == "user_assert_applied")
+    must(op.expected_version in (None, mutation["version"]))
+    run = s["runs"][mutation["run_id"]]
+    if run["kind"] == "job":
+        key = latest_item(s, run["workflow_id"], mutation["item_id"])
+        must(key and key[2] == mutation["item_attempt"])
+        must(s["items"][key]["run_id"] == mutation["run_id"] and not s["items"][key]["is_open"])
+    else:
+        must(not where(s, "runs", retry_of=mutation["run_id"]))
+        run["mutation_result"] = op.result
+    mutation |= {"result": op.result, "version": mutation["version"] + 1}
+
+
+def settle(
+    s: State, mutation_id: str, outcome: str, who: str, now: int, result: str | None = None, why: str = ""
+) -> None:
     """The run, its events and its workflow follow. The run's status does not."""
     relabel(s, mutation_id, "applied" if outcome == "success" else "failed")
     mutation = s["mutations"][mutation_id]
-    mutation |= {"resolved_by": who, "result": result}
+    # Why nobody knew is true no more.
+    mutation |= {"resolved_by": who, "result": result, "has_words": False}
     run_id = mutation["run_id"]
     run = s["runs"][run_id]
     workflow = s["workflows"][run["workflow_id"]]
     stopped = run["status"] != "active"
     if stopped and workflow["error_run_id"] == run_id:
-        workflow |= NO_ERROR
+        stood_still(s, run, now)
+        end_error(s, run["workflow_id"])
     if run["kind"] == "job":
+        run["parked"] = False
         item = latest_item(s, run["workflow_id"], mutation["item_id"])
         if outcome == "skipped" and item and item[2] == mutation["item_attempt"]:
             s["items"][item]["state"] = "skipped"
         return
     run |= {"phase": "mutated", "mutation_outcome": outcome, "mutation_result": result}
+    run["skip_reason"] = why if outcome == "skipped" else ""
     if outcome == "failure":
         let_go(s, run_id, "pending")
         s["handlers"][run["workflow_id"], run["handler"]]["seen"] = None
     if outcome == "skipped":
         let_go(s, run_id, "skipped")
+    if stopped:
+        wait_for_next(s, run_id, outcome)
+
+
+def stood_still(s: State, run: Row, now: int) -> None:
+    """Nothing was tried since this run stopped: that was no time of failing."""
+    handler = s["handlers"][run["workflow_id"], run["handler"]]
+    if handler["failures"]:
+        handler["failing_since"] = min(handler["failing_since"] + now - run["ended_at"], now)
+
+
+def wait_for_next(s: State, run_id: str, outcome: str) -> None:
+    """A stopped run whose outcome is known waits for its `next`, beside its workflow or before all else; or it ends."""
+    run = s["runs"][run_id]
+    workflow = s["workflows"][run["workflow_id"]]
     if run["parked"]:
         run["parked"] = outcome in FOR_GOOD
         for key, topic in s["topics"].items() if outcome == "failure" else ():
             if key[0] == run["workflow_id"] and topic["consumer"] == run["handler"]:
                 topic["writes"] += 1
-    elif stopped:
-        workflow["pending_retry_run_id"] = run_id if outcome in FOR_GOOD else None
+    elif outcome in FOR_GOOD:
+        workflow["pending_retry_run_id"] = run_id
+    elif workflow["pending_retry_run_id"] == run_id:
+        workflow["pending_retry_run_id"] = None
 
 
 def question(s: State, approval_id: str) -> str:
@@ -778,6 +1015,10 @@ def approve_mutation(s: State, op: ops.ApproveMutation, now: int) -> None:
     mutation_id = question(s, op.approval_id)
     approval = s["approvals"][op.approval_id]
     must(approval["expires_at"] is None or now < approval["expires_at"])
+    workflow_id = s["mutations"][mutation_id]["workflow_id"]
+    living(s, workflow_id)
+    if op.use:
+        count_use(s, workflow_id, op.use)
     approval["status"] = "approved"
     relabel(s, mutation_id, "in_flight")
 
@@ -785,10 +1026,15 @@ def approve_mutation(s: State, op: ops.ApproveMutation, now: int) -> None:
 def reject_mutation(s: State, op: ops.RejectMutation, now: int) -> None:
     mutation_id = question(s, op.approval_id)
     s["approvals"][op.approval_id]["status"] = "expired" if op.expired else "rejected"
-    if op.skip:
-        settle(s, mutation_id, "skipped", "user_skip")
-    else:
-        settle(s, mutation_id, "failure", "approval_expired" if op.expired else "approval_rejected")
+    who = "approval_expired" if op.expired else "approval_rejected"
+    settle(s, mutation_id, "failure" if op.retry else "skipped", who, now, why=op.why)
+
+
+def ask_again(s: State, op: ops.AskAgain, now: int) -> None:
+    mutation_id = question(s, op.approval_id)
+    must(op.new_id not in s["approvals"])
+    s["approvals"][op.approval_id]["status"] = "expired"
+    s["approvals"][op.new_id] = {"mutation_id": mutation_id, "status": "open", "expires_at": op.expires_at}
 
 
 # Items.
@@ -806,7 +1052,7 @@ def open_the_item(s: State, op: ops.OpenItem, now: int) -> None:
 
 
 def close_item(s: State, op: ops.CloseItem, now: int) -> None:
-    get(s, "runs", op.run_id)
+    run = get(s, "runs", op.run_id)
     key = open_item(s, op.run_id)
     must(key and key[1] == op.item_id)
     must(op.state not in ("processing", "skipped"))
@@ -815,6 +1061,7 @@ def close_item(s: State, op: ops.CloseItem, now: int) -> None:
     item["is_open"] = False
     if item["state"] not in ("done", "skipped"):
         item["state"] = op.state
+    publish(s, run["workflow_id"], op.publishes, ())
 
 
 def unsettled_of_item(s: State, key: Key) -> bool:
@@ -822,20 +1069,21 @@ def unsettled_of_item(s: State, key: Key) -> bool:
     return any(not is_settled(s, mutation) for mutation in found)
 
 
-def at_rest(s: State, workflow_id: str, item_id: str) -> Key:
-    key = latest_item(s, workflow_id, item_id)
+def at_rest(s: State, op: ops.SkipItem | ops.ReprocessItem) -> Key:
+    key = latest_item(s, op.workflow_id, op.item_id)
     must(key and not s["items"][key]["is_open"] and not unsettled_of_item(s, key))
+    must(op.state is None or s["items"][key]["state"] == op.state)
     return key
 
 
 def skip_item(s: State, op: ops.SkipItem, now: int) -> None:
-    item = s["items"][at_rest(s, op.workflow_id, op.item_id)]
+    item = s["items"][at_rest(s, op)]
     must(item["state"] != "done")
     item["state"] = "skipped"
 
 
 def reprocess_item(s: State, op: ops.ReprocessItem, now: int) -> None:
-    key = at_rest(s, op.workflow_id, op.item_id)
+    key = at_rest(s, op)
     must(s["items"][key]["state"] != "processing")
     s["items"][(*key[:2], key[2] + 1)] = s["items"][key] | {"state": "processing"}
 
@@ -916,7 +1164,8 @@ def recover_run(s: State, run_id: str, now: int) -> None:
         stop(s, run_id, "paused:approval", now)
     else:
         if mutation_id:
-            settle(s, mutation_id, "failure", "recovery")
+            settle(s, mutation_id, "failure", "recovery", now)
+            s["mutations"][mutation_id]["has_words"] = True
         stop(s, run_id, "crashed", now)
 
 
@@ -924,6 +1173,7 @@ def admit_not_knowing(s: State, mutation_id: str, now: int) -> None:
     mutation = s["mutations"][mutation_id]
     if mutation["status"] == "in_flight":
         doubt(s, mutation_id, "needs_reconcile" if mutation["reconcilable"] else "indeterminate", None, now)
+        mutation["has_words"] = True
 
 
 def recover_unfinished_sessions(s: State, op: ops.RecoverUnfinishedSessions, now: int) -> None:
@@ -946,8 +1196,9 @@ RULES: dict[type[ops.Operation[Any]], Callable[[State, Any, int], None]] = {
     ops.RevokePermission: revoke_permission,
     ops.UseGrant: use_grant,
     ops.PauseWorkflow: set_status("paused"),
-    ops.ResumeWorkflow: set_status("active"),
-    ops.ArchiveWorkflow: set_status("archived"),
+    ops.ResumeWorkflow: resume_workflow,
+    ops.ArchiveWorkflow: archive_workflow,
+    ops.UnarchiveWorkflow: unarchive_workflow,
     ops.RunNow: run_now,
     ops.HaltWorkflow: halt_workflow,
     ops.ClearWorkflowError: clear_workflow_error,
@@ -955,6 +1206,8 @@ RULES: dict[type[ops.Operation[Any]], Callable[[State, Any, int], None]] = {
     ops.FinishSession: finish_session,
     ops.CreateRun: create_run,
     ops.CreateRetryRun: create_retry_run,
+    ops.StopRun: stop_run,
+    ops.CountCost: count_cost,
     ops.UpdateHandlerRunStatus: update_handler_run_status,
     ops.UpdateConsumerPhase: update_consumer_phase,
     ops.CommitConsumer: commit_consumer,
@@ -965,8 +1218,10 @@ RULES: dict[type[ops.Operation[Any]], Callable[[State, Any, int], None]] = {
     ops.ApplyMutation: apply_mutation,
     ops.FailMutation: fail_mutation,
     ops.SkipMutation: skip_mutation,
+    ops.AmendResult: amend_result,
     ops.ApproveMutation: approve_mutation,
     ops.RejectMutation: reject_mutation,
+    ops.AskAgain: ask_again,
     ops.PublishEvents: publish_events,
     ops.SkipEvent: skip_event,
     ops.OpenItem: open_the_item,

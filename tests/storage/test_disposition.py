@@ -211,7 +211,7 @@ def test_an_approval_decides_only_about_a_call_that_was_never_sent() -> None:
     for outcome, rows in MAY_SETTLE.items():
         for status, who in rows.items():
             decides = bool(who & {Resolver.APPROVAL_REJECTED, Resolver.APPROVAL_EXPIRED})
-            assert decides == (status is MutationStatus.PENDING and outcome is MutationOutcome.FAILURE)
+            assert decides == (status is MutationStatus.PENDING and outcome is not MutationOutcome.SUCCESS)
 
 
 def test_only_forward_after_success_and_after_a_skip() -> None:
@@ -227,10 +227,10 @@ def test_a_finished_event_never_changes_and_only_a_reserved_one_is_consumed() ->
     }
 
 
-def test_an_archived_workflow_stays_archived_and_no_workflow_becomes_a_draft_again() -> None:
-    assert not WORKFLOW_NEXT[WorkflowStatus.ARCHIVED]
+def test_an_archived_workflow_comes_back_paused_or_as_the_draft_that_it_was() -> None:
+    assert WORKFLOW_NEXT[WorkflowStatus.ARCHIVED] == {WorkflowStatus.PAUSED, WorkflowStatus.DRAFT}
     for status, following in WORKFLOW_NEXT.items():
-        assert WorkflowStatus.DRAFT not in following
+        assert (WorkflowStatus.DRAFT in following) == (status is WorkflowStatus.ARCHIVED)
         assert (WorkflowStatus.ARCHIVED in following) == (status is not WorkflowStatus.ARCHIVED)
 
 

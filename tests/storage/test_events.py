@@ -89,7 +89,7 @@ def test_one_bad_reservation_refuses_them_all_by_name(world: World, bad: Reserve
     assert world.run(run.id).phase is Phase.PREPARING
 
 
-def test_history_keeps_every_run_that_ever_held_an_event(world: World) -> None:
+def test_history_keeps_every_run_that_ever_held_an_event_and_at_which_attempt(world: World) -> None:
     world.publish("m1")
     first = world.prepared("m1")
     world.model.update_handler_run_status(first.id, RunStatus.PAUSED_TRANSIENT)
@@ -101,7 +101,7 @@ def test_history_keeps_every_run_that_ever_held_an_event(world: World) -> None:
     [event] = world.events()
     held = find_all(world.store.queries(), Reservation, "runs_of_event", {"event_id": event.id})
 
-    assert {reservation.run_id: reservation.attempt for reservation in held} == {first.id: 1, second.id: 1, "run_r": 1}
+    assert {reservation.run_id: reservation.attempt for reservation in held} == {first.id: 1, second.id: 2, "run_r": 2}
 
 
 def roots(world: World, topic: str, message_id: str) -> list[str]:

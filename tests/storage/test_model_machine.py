@@ -26,6 +26,7 @@ from keep_storage import ExecutionModelManager, Rejected, Store, invariants, not
 from keep_storage import operations as ops
 from keep_storage.manager import OPERATIONS
 from keep_storage.model import (
+    Approval,
     Delivery,
     Event,
     FailureClass,
@@ -49,7 +50,8 @@ from keep_storage.model import (
     Session,
     Workflow,
 )
-from keep_storage.operations import HandlerSpec, Publish, Refused, Reserve, RunError, Together
+from keep_storage.operations import GrantUse, HandlerSpec, Publish, Refused, Reserve, RunError, Together
+from keep_storage.overdue_reads import failing_handlers, workflows_overdue
 from keep_storage.reads import Snapshot
 from tests.storage import small_model as small
 from tests.storage.databases import DATABASES, Contents
@@ -66,14 +68,14 @@ State = small.State
 LOOKS: dict[str, tuple[str, str, str]] = {
     "workflows": (
         "id",
-        "status has_error error_run_id maintenance pending_retry_run_id active_version_id",
+        "name status has_error error_run_id maintenance pending_retry_run_id active_version_id",
         "(SELECT *, error <> '' AS has_error FROM workflows)",
     ),
     "versions": ("id", "workflow_id major minor", "script_versions"),
     "topics": ("workflow_id name", "declared consumer ordering writes", "topics"),
     "handlers": (
         "workflow_id name",
-        "kind declared schedule next_run_at state wake_at seen failures retry_at repairs",
+        "kind declared schedule next_run_at state wake_at seen failures failing_since retry_at repairs",
         "handlers",
     ),
     "grants": ("workflow_id major permission", "policy limits", "grants"),
@@ -82,20 +84,20 @@ LOOKS: dict[str, tuple[str, str, str]] = {
     "runs": (
         "id",
         "workflow_id session_id version_id handler kind phase status mutation_outcome retry_of on_unknown "
-        "parked reserved_count seen "
-        "prepare_result mutation_result cost_micros",
+        "parked stop_until ended_at reserved_count seen "
+        "prepare_result mutation_result skip_reason cost_micros",
         "runs",
     ),
     "events": (
         "workflow_id name message_id",
-        "id status reserved_by_run_id title payload",
+        "id status attempt reserved_by_run_id title payload",
         "events JOIN (SELECT id AS topic, workflow_id, name FROM topics) ON topic = topic_id",
     ),
     "mutations": (
         "id",
         "workflow_id run_id identity_key item_id item_attempt reconcilable status version resolved_by result "
-        "next_reconcile_at",
-        "mutations",
+        "next_reconcile_at reconcile_attempts doubted_at has_words",
+        "(SELECT *, error <> '' AS has_words FROM mutations)",
     ),
     "approvals": ("id", "mutation_id status expires_at", "approvals"),
     "items": ("workflow_id item_id attempt", "state run_id is_open", "items"),
@@ -113,6 +115,7 @@ ANSWERS: dict[type, tuple[str, int]] = {
     Run: ("runs", 1),
     Event: ("events", 1),
     Mutation: ("mutations", 1),
+    Approval: ("approvals", 1),
     Item: ("items", 3),
     MaintenanceTask: ("maintenance_tasks", 1),
     Notice: ("notices", 1),
@@ -194,7 +197,8 @@ class Duel:
             snapshot = reads.snapshot(self.store.queries(), workflow_id)
             assert snapshot, "what exists has a snapshot"
             retry = small.goes_on_next(expected, workflow_id)
-            assert (snapshot.retry_run_id, snapshot.parked) == (retry, len(small.parked(expected, workflow_id)))
+            parked = small.parked(expected, workflow_id, kind="consumer")
+            assert (snapshot.retry_run_id, snapshot.parked) == (retry, len(parked))
             assert snapshot.active_run_id == small.active_run(expected, workflow_id)
             assert snapshot.open_session_id == small.open_session(expected, workflow_id)
             assert snapshot.retry_handler == (expected["runs"][retry]["handler"] if retry else None)
@@ -202,6 +206,7 @@ class Duel:
             assert {view.name for view in snapshot.handlers} == declared
             for view in snapshot.handlers:
                 assert view.has_news == small.has_news(expected, workflow_id, view.name), view
+                assert view.is_held == small.is_held(expected, workflow_id, view.name), view
             self.waits_as_the_model_knows(snapshot, expected)
 
     def waits_as_the_model_knows(self, snapshot: Snapshot, expected: State) -> None:
@@ -235,19 +240,21 @@ class Duel:
     def are_listed(self, expected: State) -> None:
         """Who needs a person, and what each version did, as the model knows it."""
         q = self.store.queries()
-        asked = {
-            expected["mutations"][row["mutation_id"]]["workflow_id"]
-            for row in expected["approvals"].values()
-            if row["status"] == "open"
-        }
         troubled = {
             key
             for key, row in expected["workflows"].items()
-            if row["status"] != "archived"
-            and (row["has_error"] or row["maintenance"] or key in asked or self.doubts_are_parked(expected, key))
+            if small.asked(expected, key)
+            or small.doubts(expected, key, also_active=row["status"] == "archived")
+            or (row["status"] != "archived" and (row["has_error"] or row["maintenance"]))
         }
         assert {each.id for each in reads.workflows_needing_attention(q)} == troubled
-        self.are_told(expected, troubled)
+        failing = {key[0] for key, row in expected["handlers"].items() if row["failures"]}
+        living = {key for key, row in expected["workflows"].items() if row["status"] != "archived"}
+        overdue = workflows_overdue(q, stale_before=0, expired_after=self.now)
+        assert {each.id for each in overdue} == failing & living
+        in_vain = {(each.workflow_id, each.name) for each in failing_handlers(q)}
+        assert in_vain == {key for key in expected["handlers"] if small.fails_in_vain(expected, key)}
+        self.are_told(expected, troubled | failing)
         for version_id in expected["versions"]:
             runs = set(small.where(expected, "runs", version_id=version_id))
             held = {event for run, event in expected["reservations"] if run in runs}
@@ -259,9 +266,6 @@ class Duel:
             assert {each.id for each in reads.mutations_of_version(q, version_id, limit=1000)} == made
             found = [(each.item_id, each.attempt) for each in reads.items_of_version(q, version_id, limit=1000)]
             assert found == sorted(items)
-
-    def doubts_are_parked(self, expected: State, workflow_id: str) -> bool:
-        return any(not expected["runs"][each]["mutation_outcome"] for each in small.parked(expected, workflow_id))
 
     def may_be_taken(self, expected: State) -> None:
         """What is pending and waits for nobody is what a consumer sees."""
@@ -275,13 +279,15 @@ class Duel:
                     key[2] in free and expected["topics"][workflow_id, topic]["declared"]
                 )
 
-    def are_told(self, expected: State, troubled: set[str]) -> None:
+    def are_told(self, expected: State, in_need: set[str]) -> None:
         """Who is to be compared with what people know, what each sink is told next, and of what it knows nothing."""
         q = self.store.queries()
         is_open = {key: row for key, row in expected["notices"].items() if row["settled_at"] is None}
         archived = set(small.where(expected, "workflows", status="archived"))
         compared = set(notice_reads.workflows_with_matters(q, limit=1000))
-        assert compared - archived == (troubled | {row["workflow_id"] for row in is_open.values()}) - archived
+        wanted = in_need | {row["workflow_id"] for row in is_open.values()}
+        assert wanted <= compared
+        assert compared - archived == wanted - archived
         changed = notice_reads.workflows_with_matters_changed(q, after=0, until=reads.journal_end(q))
         assert set(changed) == compared
         for sink in SINKS:
@@ -389,7 +395,82 @@ def noteworthy(operation: Operation, before: State, after: State) -> Iterator[st
         busy = small.active_run(before, workflow_id)
         known = before["workflows"][workflow_id]["has_error"]
         yield "halted, and an error was there" if known else "halted under a run" if busy else "halted"
+    yield from noteworthy_stops(operation, before)
+    yield from noteworthy_words(operation, before, after)
+    yield from noteworthy_parking(before, after)
+    yield from noteworthy_moves(operation, before, after)
     yield from noteworthy_repairs(operation, before, after)
+
+
+def noteworthy_stops(operation: Operation, before: State) -> Iterator[str]:
+    """What people wanted to end, and what was there."""
+    match operation:
+        case ops.StopRun():
+            yield f"stopped a run of a {before['runs'][operation.run_id]['kind']}"
+        case ops.UpdateHandlerRunStatus() if before["runs"][operation.run_id]["stop_until"] is not None:
+            yield f"put off a {before['runs'][operation.run_id]['kind']}"
+        case ops.ArchiveWorkflow(workflow_id):
+            there = (small.asked(before, workflow_id), small.doubts(before, workflow_id))
+            names = ("with an open question", "with a doubt", "under a run")
+            for name, found in zip(names, (*there, small.active_run(before, workflow_id)), strict=True):
+                if found:
+                    yield f"archived {name}"
+        case ops.ApplyMutation() | ops.FailMutation() | ops.SkipMutation():
+            workflow = before["workflows"][before["mutations"][operation.mutation_id]["workflow_id"]]
+            if workflow["status"] == "archived":
+                yield "settled a doubt of an archived workflow"
+        case _:
+            pass
+
+
+def noteworthy_words(operation: Operation, before: State, after: State) -> Iterator[str]:
+    """What people said, and to what."""
+    match operation:
+        case ops.ApproveMutation() if operation.use:
+            yield "counted an approved call"
+        case ops.RejectMutation():
+            yield "sent back a call" if operation.retry else "refused a call for good"
+        case ops.AmendResult():
+            mutation = before["mutations"][operation.mutation_id]
+            yield f"amended a result of a {before['runs'][mutation['run_id']]['kind']}"
+        case ops.CloseItem() if before["events"] != after["events"]:
+            yield "published in an item"
+        case ops.CountCost() if operation.cost_micros:
+            yield "counted a cost"
+        case ops.CreateMutation() if operation.permission:
+            yield "called with a permission"
+        case _:
+            pass
+
+
+def noteworthy_parking(before: State, after: State) -> Iterator[str]:
+    """What waits beside its workflow, and what stops it all the same."""
+    for key, row in after["runs"].items():
+        was = before["runs"].get(key, {"parked": False, "status": None})
+        if row["parked"] and not was["parked"]:
+            yield f"parked a {row['kind']} over {row['status']}"
+        elif row["parked"] and row["status"] != was["status"]:
+            yield "an approved call beside the workflow is in doubt"
+    for key in after["workflows"]:
+        if len(small.asked(after, key)) > max(1, len(small.asked(before, key))):
+            yield "asked while another question was open"
+        was, now = (state["workflows"].get(key, {"error_run_id": None})["error_run_id"] for state in (before, after))
+        if now is not None and now != was and after["runs"][now]["parked"]:
+            yield "a doubt beside the workflow stops it" if was is None else "one doubt after another"
+            if small.active_run(after, key):
+                yield "a doubt beside the workflow stops it under a run"
+
+
+def noteworthy_moves(operation: Operation, before: State, after: State) -> Iterator[str]:
+    if not isinstance(operation, ops.ActivateScript):
+        return
+    by_id = {row["id"]: (key, row) for key, row in after["events"].items()}
+    for key, row in before["events"].items():
+        now, then = by_id[row["id"]]
+        if now != key:
+            yield f"moved an event that is {row['status']}"
+        elif then["status"] != row["status"]:
+            yield "dropped a pending event" if key[1] in operation.drop else "skipped an event of both topics"
 
 
 def noteworthy_repairs(operation: Operation, before: State, after: State) -> Iterator[str]:
@@ -436,13 +517,15 @@ UNKNOWN = "unknown"
 
 POLL = HandlerSpec("poll", HandlerKind.PRODUCER, schedule='{"interval":"5m"}', first_run_at=1)
 DIGEST = HandlerSpec("digest", HandlerKind.JOB, schedule='{"cron":"0 8 * * *"}', first_run_at=1)
+ELSEWHERE = HandlerSpec("digest", HandlerKind.JOB, schedule='{"cron":"0 8 * * *"}', first_run_at=3, plan_anew=True)
 FILE = HandlerSpec("file", HandlerKind.CONSUMER, subscribe=("mail",), ordering="to")
 ANNOUNCE = HandlerSpec("announce", HandlerKind.CONSUMER, subscribe=("rows",))
 
 SCRIPTS: tuple[tuple[tuple[str, ...], tuple[HandlerSpec, ...]], ...] = (
     (("mail", "rows"), (FILE, ANNOUNCE, POLL, DIGEST)),
-    (("mail", "rows"), (HandlerSpec("file", HandlerKind.CONSUMER, ("mail", "rows"), "cc"), POLL, DIGEST)),
+    (("mail", "rows"), (HandlerSpec("file", HandlerKind.CONSUMER, ("mail", "rows"), "cc"), POLL, ELSEWHERE)),
     (("mail",), (FILE, HandlerSpec("poll", HandlerKind.JOB, schedule='{"interval":"1h"}', first_run_at=2))),
+    (("post", "rows"), (replace(FILE, subscribe=("post",)), ANNOUNCE, POLL, DIGEST)),
 )
 BAD_SCRIPTS: tuple[tuple[tuple[str, ...], tuple[HandlerSpec, ...]], ...] = (
     (("rows",), (FILE,)),
@@ -517,6 +600,20 @@ class Author:
             for message in self.some((*MESSAGES, self.fresh("m")), most)
         )
 
+    def activation(self, workflow_id: str, version_id: str) -> Operation:
+        """Another script, mostly with a word about every topic that it leaves behind."""
+        topics, handlers = SCRIPTS[-1] if self.likely(30) else self.one(SCRIPTS)
+        left = [key[1] for key, row in self.s["topics"].items() if key[0] == workflow_id and row["declared"]]
+        drop: list[str] = []
+        move: list[tuple[str, str]] = []
+        for topic in left:
+            if topic not in topics and self.likely(85):
+                if self.likely(30):
+                    drop.append(topic)
+                else:
+                    move.append((topic, self.one(topics)))
+        return ops.ActivateScript(version_id, topics, handlers, drop=tuple(drop), move=tuple(move))
+
     # What makes sense now.
 
     def active_runs(self) -> list[str]:
@@ -572,6 +669,10 @@ class Author:
         run = self.s["runs"][run_id]
         if self.likely(4):
             return self.use(run_id)
+        if run["stop_until"] is not None and self.likely(70):
+            return self.stopping(run_id)
+        if run["kind"] == "producer" and self.likely(40):
+            return self.events_arrive()
         if run["kind"] == "producer":
             publishes = self.publishes(run["workflow_id"])
             return ops.CommitProducer(run_id, self.now + 9, publishes, self.one((None, "1", "2")), "[]", self.cost())
@@ -618,16 +719,20 @@ class Author:
         return ops.UpdateConsumerPhase(run_id, Phase.PREPARED, reservations, '{"data":1}', "File it", wake_at)
 
     def call(self, run_id: str, item: ops.ItemScope | None = None) -> Operation:
-        ask = self.likely(30)
+        ask = self.likely(45)
         question = ops.AskFirst(self.fresh("apr"), self.one((None, None, self.now + 12))) if ask else None
         send = not ask and self.likely(80)
+        needs = "mail.send" if self.is_granted(run_id) and self.likely(50) else self.one(("", "", "", "mail.read"))
         return ops.CreateMutation(
-            self.fresh("mut"), run_id, "mail", "send", "{}", run_id, self.likely(60), send, item, question
+            self.fresh("mut"), run_id, "mail", "send", "{}", run_id, self.likely(60), send, item, question, needs
         )
+
+    def is_granted(self, run_id: str) -> bool:
+        return (self.s["runs"][run_id]["workflow_id"], 1, "mail.send") in self.s["grants"]
 
     def the_call_goes_on(self, run_id: str, mutation_id: str) -> Operation:
         if small.open_approval(self.s, mutation_id):
-            return ops.UpdateHandlerRunStatus(run_id, RunStatus.PAUSED_APPROVAL)
+            return ops.UpdateHandlerRunStatus(run_id, RunStatus.PAUSED_APPROVAL, parks=self.likely(80))
         match self.s["mutations"][mutation_id]["status"]:
             case "pending":
                 return ops.UpdateMutationStatus(mutation_id, MutationStatus.IN_FLIGHT)
@@ -653,7 +758,9 @@ class Author:
             return ops.CommitJob(run_id, self.now + 9, publishes, self.one((None, "1", "2")), "[]", self.cost())
         if self.s["items"][item]["state"] not in ("done", "skipped") and self.likely(60):
             return self.call(run_id, self.scope(item))
-        return ops.CloseItem(run_id, item[1], self.one((ItemState.DONE, ItemState.FAILED, ItemState.NEEDS_ATTENTION)))
+        left = self.one((ItemState.DONE, ItemState.FAILED, ItemState.NEEDS_ATTENTION))
+        publishes = self.publishes(item[0]) if self.likely(50) else ()
+        return ops.CloseItem(run_id, item[1], left, publishes=publishes)
 
     def scope(self, item: Any) -> ops.ItemScope:
         return ops.ItemScope(item[1], f"{'/'.join(map(str, item))}/{self.one(('send', 'send', 'label'))}")
@@ -663,46 +770,62 @@ class Author:
 
     def stopping(self, run_id: str) -> Operation:
         error = self.one((None, RunError(FailureClass.TRANSIENT, "no answer")))
-        retry_at = self.one((None, self.now + 7))
-        return ops.UpdateHandlerRunStatus(run_id, self.one(list(RunStatus)), error, "[]", self.cost(), retry_at)
+        retry_at, since = self.one((None, self.now + 7)), self.one((None, None, self.now - 3))
+        status, is_fault, parks = self.one(list(RunStatus)), self.likely(70), self.likely(80)
+        return ops.UpdateHandlerRunStatus(
+            run_id, status, error, "[]", self.cost(), retry_at, since, is_fault=is_fault, parks=parks
+        )
 
     def an_answer_comes(self) -> Operation | None:
-        """Something or someone finds out about a mutation whose run has stopped."""
+        """Something or someone finds out about a mutation whose run has stopped, or thinks better of it."""
+        if (asserted := small.where(self.s, "mutations", resolved_by="user_assert_applied")) and self.likely(10):
+            return ops.AmendResult(asserted[-1], "2", "ann")
         if not self.open_questions():
             return None
         mutation_id = self.one(self.open_questions())
         mutation = self.s["mutations"][mutation_id]
         if approval := small.open_approval(self.s, mutation_id):
-            if self.likely(60):
-                return ops.ApproveMutation(approval, "ann")
-            return ops.RejectMutation(approval, "ann", skip=self.likely(40), expired=self.likely(40))
+            return self.decided(approval) if self.likely(60) else None
         if mutation["status"] == "in_flight" and self.likely(40):
             return self.doubting(mutation_id)
+        if self.s["runs"][mutation["run_id"]]["status"] == "paused:approval" and self.likely(60):
+            return ops.UpdateHandlerRunStatus(mutation["run_id"], RunStatus.PAUSED_RECONCILIATION)
         if self.likely(15):
             return ops.SkipMutation(mutation_id, "ann")
         if self.likely(35):
             label = MutationStatus(self.one(small.LABELS[mutation["status"]]))
             return ops.UpdateMutationStatus(mutation_id, label, "no answer")
         version = mutation["version"] if self.likely(50) else None
-        if mutation["status"] == "in_flight" and self.likely(20):
-            return ops.UpdateHandlerRunStatus(mutation["run_id"], RunStatus.PAUSED_RECONCILIATION)
         settle, said = self.one(((ops.ApplyMutation, "applied"), (ops.FailMutation, "failed")))
         who = Resolver(self.one(small.MAY_SAY[said, mutation["status"]]))
         return settle(mutation_id, "0", who, "ann", expected_version=version)
+
+    def decided(self, approval: str) -> Operation:
+        """A question is answered, or asked again."""
+        if self.likely(10):
+            return ops.AskAgain(approval, self.id_for("approvals", "apr"), self.one((None, self.now + 12)))
+        if self.likely(60):
+            use = GrantUse("mail.send", 1, self.one((1, 9))) if self.likely(30) else None
+            return ops.ApproveMutation(approval, "ann", use=use)
+        return ops.RejectMutation(approval, "ann", self.one(("", "no")), self.likely(40), self.likely(40))
 
     def something_is_in_the_way(self) -> Operation | None:
         """What keeps a workflow from running is cleared away."""
         missing = [each for each in WORKFLOWS if each not in self.s["workflows"]]
         if missing and self.likely(20):
-            return ops.CreateWorkflow(missing[0], "Mail to rows")
+            return ops.CreateWorkflow(missing[0], self.one(("Mail to rows", "Mail")))
         workflow_id = self.workflow()
         row = self.s["workflows"][workflow_id]
         scripts = small.where(self.s, "versions", workflow_id=workflow_id)
-        if not scripts:
+        if not scripts and row["status"] == "draft" and self.likely(10):
+            return ops.ArchiveWorkflow(workflow_id, "ann")
+        if not scripts and row["status"] != "archived":
             return ops.AddScriptVersion(self.fresh("ver"), workflow_id, 1, 0, "source")
         if row["status"] == "draft":
-            return ops.ActivateScript(self.one(scripts), *self.one(SCRIPTS))
+            return self.activation(workflow_id, self.one(scripts))
         to_do: list[Operation] = []
+        if row["status"] == "archived" and self.likely(60):
+            to_do.append(ops.UnarchiveWorkflow(workflow_id, "ann"))
         if row["status"] in ("ready", "paused"):
             to_do.append(ops.ResumeWorkflow(workflow_id, "ann"))
         if row["has_error"] and (not small.unsettled(self.s, row["error_run_id"]) or self.likely(20)):
@@ -716,6 +839,8 @@ class Author:
         task = small.open_task(self.s, workflow_id)
         if task is None and self.likely(80):
             return ops.CreateMaintenanceTask(workflow_id)
+        if task is not None and (held := self.s["tasks"][task]["held_version_id"]) and self.likely(15):
+            return ops.HoldProposal(workflow_id, held, "once more")
         if self.likely(40):
             return ops.ExitMaintenanceMode(workflow_id, "ann", by_person=self.likely(35))
         if self.likely(50):
@@ -725,7 +850,7 @@ class Author:
         idle = [each for each in scripts if each != self.s["workflows"][workflow_id]["active_version_id"]]
         if not idle or self.likely(10):
             return ops.AddScriptVersion(self.fresh("ver"), workflow_id, 1, len(scripts), "repaired")
-        return ops.HoldProposal(workflow_id, self.one(idle if self.likely(80) else scripts), "it wants more")
+        return ops.HoldProposal(workflow_id, self.one(idle if self.likely(50) else scripts), "it wants more")
 
     def somebody_is_told(self) -> Operation:
         """A matter is opened, settled or delivered, whatever the workflow does."""
@@ -758,13 +883,18 @@ class Author:
     def opening(self, workflow_id: str) -> Operation:
         runs = [None, *small.where(self.s, "runs", workflow_id=workflow_id)[-1:]]
         kind, about = self.one(list(NoticeKind)), self.one(("", "apr_1"))
+        told = small.where(self.s, "notices", workflow_id=workflow_id, settled_at=None)
+        if told and self.likely(60):
+            kind, about = NoticeKind(self.s["notices"][told[-1]]["kind"]), self.s["notices"][told[-1]]["about"]
         sinks = tuple(self.some(SINKS, 2)) or SINKS
         return ops.OpenNotice(
             self.id_for("notices", "ntc"), workflow_id, kind, about, "words", "can do", sinks, self.one(runs)
         )
 
     def people_change_their_mind(self) -> Operation:
-        workflow_id = self.workflow()
+        held = {key[0] for key in small.where(self.s, "events", status="reserved")}
+        waiting = sorted(each for each in held if not small.active_run(self.s, each))
+        workflow_id = self.one(waiting) if waiting and self.likely(50) else self.workflow()
         pending = [key for key, row in self.s["events"].items() if row["status"] == "pending"]
         resting = [key for key, row in self.s["items"].items() if not row["is_open"]]
         scripts = small.where(self.s, "versions", workflow_id=workflow_id)
@@ -775,19 +905,27 @@ class Author:
         if pending and self.likely(20):
             workflow, topic, message = self.one(pending)
             return ops.SkipEvent(workflow, topic, message, "ann")
-        if scripts and self.likely(50):
-            return ops.ActivateScript(self.one(scripts), *self.one(SCRIPTS))
+        if scripts and self.likely(60):
+            return self.activation(workflow_id, self.one(scripts))
         if self.likely(30):
             return ops.AddScriptVersion(self.fresh("ver"), workflow_id, 1, len(scripts), "source")
-        if self.likely(5):
-            return ops.ArchiveWorkflow(workflow_id, "ann")
-        if self.likely(20):
-            return ops.HaltWorkflow(workflow_id, "its actor keeps crashing")
-        if self.likely(30):
-            return ops.RunNow(workflow_id, "ann")
         if self.likely(50):
+            return ops.HaltWorkflow(workflow_id, "its actor keeps crashing")
+        return ops.RunNow(workflow_id, "ann")
+
+    def people_say_stop(self) -> Operation:
+        """Or go on; and whatever is under way hears of it at its next call."""
+        waiting = [each for each in self.s["workflows"] if small.asked(self.s, each) or small.doubts(self.s, each)]
+        workflow_id = self.one(waiting) if waiting and self.likely(50) else self.workflow()
+        if self.likely(15):
+            return ops.CountCost(self.known("runs"), self.cost())
+        if self.active_runs() and self.likely(35):
+            return ops.StopRun(self.one(self.active_runs()), self.now + 8, "ann")
+        if self.likely(20):
+            return ops.ArchiveWorkflow(workflow_id, "ann")
+        if self.likely(30):
             return ops.PauseWorkflow(workflow_id, "ann")
-        if self.s["grants"] and self.likely(40):
+        if self.s["grants"] and self.likely(30):
             workflow, major, permission = self.one(list(self.s["grants"]))
             return ops.RevokePermission(workflow, major, permission, "ann")
         limits = self.one(("{}", '{"per_day":5}'))
@@ -806,8 +944,10 @@ class Author:
             thought = self.events_arrive()
         elif turn < 82:
             thought = self.the_run_stops()
-        elif turn < 86:
+        elif turn < 87:
             thought = self.people_change_their_mind()
+        elif turn < 91:
+            thought = self.people_say_stop()
         return thought or self.something_is_in_the_way() or self.something_starts() or self.events_arrive()
 
     # What is one step beside what makes sense.
@@ -868,8 +1008,10 @@ class Author:
             scope = self.scope(item)
         ask = ops.AskFirst(self.id_for("approvals", "apr")) if self.likely(30) else None
         mutation_id = self.id_for("mutations", "mut")
-        send = self.likely(50)
-        return ops.CreateMutation(mutation_id, run_id, "mail", "send", "{}", "key", self.likely(50), send, scope, ask)
+        send, needs = self.likely(50), self.one(("", "", "mail.send"))
+        return ops.CreateMutation(
+            mutation_id, run_id, "mail", "send", "{}", "key", self.likely(50), send, scope, ask, needs
+        )
 
     def anyones_word(self) -> Operation:
         mutation_id = self.a_mutation()
@@ -880,9 +1022,11 @@ class Author:
                 ops.ApplyMutation(mutation_id, "1", who, expected_version=version),
                 ops.FailMutation(mutation_id, "no", who, expected_version=version),
                 ops.SkipMutation(mutation_id, expected_version=version),
+                ops.AmendResult(mutation_id, "3", expected_version=version),
                 ops.UpdateMutationStatus(mutation_id, self.one(list(MutationStatus)), expected_version=version),
                 ops.ApproveMutation(str(self.known("approvals")), "ann"),
                 ops.RejectMutation(str(self.known("approvals")), "ann", "", self.likely(50), self.likely(50)),
+                ops.AskAgain(str(self.known("approvals")), self.id_for("approvals", "apr")),
             )
         )
 
@@ -899,7 +1043,7 @@ class Author:
                 ops.CommitProducer(run_id, None, publishes),
                 ops.CommitJob(run_id, None, publishes),
                 ops.OpenItem(run_id, self.one((*ITEMS, "")), self.one(("Item", " "))),
-                ops.CloseItem(run_id, self.one(ITEMS), self.one(list(ItemState))),
+                ops.CloseItem(run_id, self.one(ITEMS), self.one(list(ItemState)), publishes=publishes),
                 ops.FinishSession(str(self.known("sessions"))),
                 ops.SkipEvent(*self.any_event()),
             )
@@ -935,7 +1079,12 @@ ANYTHING: dict[type[Operation], Callable[[Author], Operation]] = {
     ops.AddScriptVersion: lambda a: ops.AddScriptVersion(
         a.id_for("versions", "ver"), a.known("workflows"), 1, a.choose.randrange(9), "source"
     ),
-    ops.ActivateScript: lambda a: ops.ActivateScript(a.known("versions"), *a.one(SCRIPTS + BAD_SCRIPTS)),
+    ops.ActivateScript: lambda a: ops.ActivateScript(
+        a.known("versions"),
+        *a.one(SCRIPTS + BAD_SCRIPTS),
+        drop=tuple(a.some(("mail", "rows", "post", UNKNOWN), 1)),
+        move=tuple((a.one(("mail", "post", UNKNOWN)), a.one(("rows", "post"))) for _ in range(a.choose.randrange(3))),
+    ),
     ops.GrantPermission: lambda a: ops.GrantPermission(
         a.known("workflows"), 1, a.one(("mail.read", " ")), GrantPolicy.ALLOW, a.one(("{}", "[]", "no"))
     ),
@@ -944,6 +1093,7 @@ ANYTHING: dict[type[Operation], Callable[[Author], Operation]] = {
     ops.PauseWorkflow: lambda a: ops.PauseWorkflow(a.known("workflows")),
     ops.ResumeWorkflow: lambda a: ops.ResumeWorkflow(a.known("workflows")),
     ops.ArchiveWorkflow: lambda a: ops.ArchiveWorkflow(a.known("workflows") if a.likely(20) else UNKNOWN),
+    ops.UnarchiveWorkflow: lambda a: ops.UnarchiveWorkflow(a.known("workflows")),
     ops.RunNow: lambda a: ops.RunNow(a.known("workflows")),
     ops.HaltWorkflow: lambda a: ops.HaltWorkflow(a.known("workflows"), a.one(("no more", " "))),
     ops.ClearWorkflowError: lambda a: ops.ClearWorkflowError(a.known("workflows"), "ann"),
@@ -953,6 +1103,8 @@ ANYTHING: dict[type[Operation], Callable[[Author], Operation]] = {
         a.id_for("runs", "run"), a.known("sessions"), a.one(("file", "poll", UNKNOWN)), a.one(list(Phase))
     ),
     ops.CreateRetryRun: lambda a: ops.CreateRetryRun(a.id_for("runs", "run"), a.known("runs"), a.known("sessions")),
+    ops.StopRun: lambda a: ops.StopRun(a.known("runs"), a.now + 8),
+    ops.CountCost: lambda a: ops.CountCost(a.known("runs"), a.cost()),
     ops.UpdateHandlerRunStatus: lambda a: ops.UpdateHandlerRunStatus(
         a.known("runs"), a.one(list(RunStatus)), cost_micros=a.cost()
     ),
@@ -965,14 +1117,16 @@ ANYTHING: dict[type[Operation], Callable[[Author], Operation]] = {
     ops.ApplyMutation: lambda a: ops.ApplyMutation(a.known("mutations"), "1", a.one(list(Resolver))),
     ops.FailMutation: lambda a: ops.FailMutation(a.known("mutations"), "no", a.one(list(Resolver))),
     ops.SkipMutation: lambda a: ops.SkipMutation(a.known("mutations")),
+    ops.AmendResult: lambda a: ops.AmendResult(a.known("mutations"), "3"),
     ops.ApproveMutation: lambda a: ops.ApproveMutation(a.known("approvals"), "ann"),
     ops.RejectMutation: lambda a: ops.RejectMutation(a.known("approvals"), "ann", "", a.likely(50), a.likely(50)),
+    ops.AskAgain: lambda a: ops.AskAgain(a.known("approvals"), a.id_for("approvals", "apr")),
     ops.PublishEvents: lambda a: ops.PublishEvents(a.known("workflows"), a.publishes(a.one(WORKFLOWS))),
     ops.SkipEvent: lambda a: ops.SkipEvent(*a.any_event()),
     ops.OpenItem: lambda a: ops.OpenItem(a.known("runs"), a.one((*ITEMS, "")), a.one(("Item", " "))),
     ops.CloseItem: lambda a: ops.CloseItem(a.known("runs"), a.one(ITEMS), a.one(list(ItemState))),
-    ops.SkipItem: lambda a: ops.SkipItem(*a.any_item()),
-    ops.ReprocessItem: lambda a: ops.ReprocessItem(*a.any_item()),
+    ops.SkipItem: lambda a: ops.SkipItem(*a.any_item(), state=a.one((None, None, *ItemState))),
+    ops.ReprocessItem: lambda a: ops.ReprocessItem(*a.any_item(), state=a.one((None, None, *ItemState))),
     ops.CreateMaintenanceTask: lambda a: ops.CreateMaintenanceTask(a.known("workflows")),
     ops.NoteRepairAttempt: lambda a: ops.NoteRepairAttempt(a.known("workflows"), "no", a.one((None, a.now + 6))),
     ops.HoldProposal: lambda a: ops.HoldProposal(a.known("workflows"), a.known("versions")),
@@ -1005,6 +1159,31 @@ DEPLOYED = (
 )
 
 
+def asking(name: str, message_id: str) -> tuple[Operation, ...]:
+    """A run that asks whether it may do something about one event, and is parked."""
+    question = ops.AskFirst(f"apr_{name}")
+    return (
+        ops.CreateSession(f"ses_{name}", WORKFLOWS[0]),
+        ops.CreateRun(f"run_{name}", f"ses_{name}", "file", Phase.PREPARING),
+        ops.UpdateConsumerPhase(f"run_{name}", Phase.PREPARED, (Reserve("mail", (message_id,)),), '{"data":1}'),
+        ops.UpdateConsumerPhase(f"run_{name}", Phase.MUTATING),
+        ops.CreateMutation(f"mut_{name}", f"run_{name}", "mail", "send", "{}", name, True, ask_first=question),
+        ops.UpdateHandlerRunStatus(f"run_{name}", RunStatus.PAUSED_APPROVAL),
+    )
+
+
+ASKING: tuple[Operation, ...] = (
+    *DEPLOYED,
+    ops.PublishEvents(
+        WORKFLOWS[0],
+        tuple(Publish(f"evt_{each}", "mail", each, "Mail", key) for each, key in zip(MESSAGES, PAYLOADS, strict=False)),
+    ),
+    *asking("one", "m1"),
+    *asking("two", "m2"),
+)
+"""Two questions are open. By chance alone that is rare, and what follows from it rarer."""
+
+
 CHOICES = st.randoms(use_true_random=False)
 
 
@@ -1033,9 +1212,9 @@ class Machine(RuleBasedStateMachine):
     def a_question_is_open(self) -> bool:
         return any(row["status"] not in small.SETTLED for row in self.duel.state["mutations"].values())
 
-    @initialize()
-    def deploy(self) -> None:
-        for operation in DEPLOYED:
+    @initialize(begun=st.sampled_from((DEPLOYED, ASKING)))
+    def deploy(self, begun: tuple[Operation, ...]) -> None:
+        for operation in begun:
             self.ask(operation)
 
     @rule(choose=CHOICES, steps=st.integers(1, 8))
@@ -1094,14 +1273,14 @@ TestMachine.settings = settings(
 
 def walk(duel: Duel, choose: random.Random, steps: int) -> None:
     """The same steps without Hypothesis: fast, and the same every time."""
-    for operation in DEPLOYED:
+    for operation in choose.choice((DEPLOYED, DEPLOYED, ASKING)):
         duel.step(operation)
     for _ in range(steps):
         author = Author(choose, duel.state, duel.names, duel.now)
         turn = choose.randrange(100)
-        if turn < 60:
+        if turn < 70:
             duel.step(author.something_sensible())
-        elif turn < 82:
+        elif turn < 84:
             duel.step(author.something_nearly_right())
         elif turn < 90:
             duel.step(author.anything())
@@ -1126,6 +1305,13 @@ MUST_BE_REACHED = (
     "halted, and an error was there",
     "halted under a run",
     "replayed an applied mutation",
+    "moved an event that is pending",
+    "moved an event that is reserved",
+    "moved an event that is consumed",
+    "moved an event that is skipped",
+    "dropped a pending event",
+    "skipped an event of both topics",
+    "refused because topic_has_events",
     "accepted Together",
     "refused Together",
     "events: reserved -> pending",
@@ -1159,6 +1345,41 @@ MUST_BE_REACHED = (
     "items: failed -> done",
     "items: failed -> skipped",
     "workflows: active -> archived",
+    "workflows: archived -> paused",
+    "workflows: archived -> draft",
+    "archived with an open question",
+    "archived with a doubt",
+    "archived under a run",
+    "settled a doubt of an archived workflow",
+    "refused because workflow_name_taken",
+    "stopped a run of a consumer",
+    "stopped a run of a job",
+    "stopped a run of a producer",
+    "put off a consumer",
+    "put off a job",
+    "put off a producer",
+    "refused because run_was_stopped",
+    "called with a permission",
+    "refused because grant_not_found",
+    "refused because grant_asks_first",
+    "parked a consumer over paused:approval",
+    "parked a consumer over paused:reconciliation",
+    "parked a job over paused:approval",
+    "asked while another question was open",
+    "an approved call beside the workflow is in doubt",
+    "a doubt beside the workflow stops it",
+    "a doubt beside the workflow stops it under a run",
+    "one doubt after another",
+    "refused because job_awaits_approval",
+    "refused because event_held_back",
+    "counted an approved call",
+    "sent back a call",
+    "refused a call for good",
+    "amended a result of a consumer",
+    "amended a result of a job",
+    "refused because result_already_used",
+    "published in an item",
+    "counted a cost",
     "tasks: open -> done",
     "held by HoldProposal",
     "dropped by NoteRepairAttempt",
@@ -1185,7 +1406,7 @@ def test_a_long_walk_reaches_every_operation_and_every_deep_state() -> None:
     seen: Counter[str] = Counter()
     for seed in range(80):
         with closing(Duel()) as duel:
-            walk(duel, random.Random(seed), steps=150)
+            walk(duel, random.Random(seed), steps=180)
         seen += duel.seen
 
     never = [what for what in MUST_BE_REACHED if not seen[what]]
@@ -1311,6 +1532,18 @@ def test_a_session_costs_what_its_runs_cost(world: World) -> None:
 
     assert world.run(run.id).cost_micros == 12
     assert world.session_row(run.session_id).cost_micros == 12
+
+
+def test_a_parked_run_goes_on_in_its_own_workflow_only(world: World) -> None:
+    """Whatever stops that one would not stop it, in a session of another."""
+    world.publish("m1")
+    mutation = world.recorded("m1", ask=True)
+    world.model.update_handler_run_status(mutation.run_id, RunStatus.PAUSED_APPROVAL)
+    world.model.reject_mutation(world.open_approval(mutation.id), "ann")
+    world.model.pause_workflow(WORKFLOW)
+    world.deploy("wf_other")
+    with pytest.raises(Rejected):
+        world.model.create_retry_run("run_retry", mutation.run_id, world.session("wf_other"))
 
 
 def test_an_event_id_that_is_taken_is_rejected(world: World) -> None:

@@ -224,13 +224,13 @@ def test_events_released_by_a_verdict_are_news_again(world: World, resolver: Res
     assert world.has_news("file")
 
 
-def test_events_of_a_call_that_was_not_approved_are_news_again(world: World) -> None:
+def test_events_of_a_call_that_was_sent_back_are_news_again(world: World) -> None:
     world.publish("m1")
     look(world)
     mutation = world.recorded("m1", ask=True)
     world.model.update_handler_run_status(mutation.run_id, RunStatus.PAUSED_APPROVAL)
     approval = world.open_approval(mutation.id)
-    world.model.reject_mutation(approval, by="ada")
+    world.model.reject_mutation(approval, by="ada", retry=True)
     assert world.has_news("file")
 
 

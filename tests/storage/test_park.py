@@ -174,7 +174,6 @@ def test_a_process_that_dies_in_a_call_leaves_its_run_parked(parking: World) -> 
 def test_an_approved_call_whose_outcome_is_unknown_lets_the_workflow_go_on(parking: World) -> None:
     call = parking.recorded("a1", ask=True)
     parking.model.update_handler_run_status(call.run_id, RunStatus.PAUSED_APPROVAL)
-    assert parking.workflow().error
     parking.model.approve_mutation(parking.open_approval(call.id), by="ann")
     parking.model.update_mutation_status(call.id, MutationStatus.NEEDS_RECONCILE, "timed out")
     parking.model.update_handler_run_status(call.run_id, RunStatus.PAUSED_RECONCILIATION)
@@ -183,10 +182,94 @@ def test_an_approved_call_whose_outcome_is_unknown_lets_the_workflow_go_on(parki
     parking.check()
 
 
-def test_an_approval_stops_the_workflow_as_ever(parking: World) -> None:
+def test_an_approval_parks_its_run_and_what_is_in_order_behind_it_waits(parking: World) -> None:
     call = parking.recorded("a1", ask=True)
     parking.model.update_handler_run_status(call.run_id, RunStatus.PAUSED_APPROVAL)
-    assert (parking.workflow().error_run_id, parking.run(call.run_id).parked) == (call.run_id, False)
+    assert (parking.workflow().error_run_id, parking.run(call.run_id).parked) == (None, True)
+    assert peek(parking) == ["b1"]
+    parking.model.reject_mutation(parking.open_approval(call.id), by="ann")
+    assert peek(parking) == ["a2", "b1"], "a1 is skipped, and nothing waits for it"
+
+
+def asked(world: World, message_id: str) -> Mutation:
+    """A call that waits for a person, and its run parked."""
+    call = world.recorded(message_id, ask=True, reconcilable=False)
+    world.model.update_handler_run_status(call.run_id, RunStatus.PAUSED_APPROVAL)
+    return call
+
+
+def approved_and_unknown(world: World, call: Mutation) -> Mutation:
+    world.model.approve_mutation(world.open_approval(call.id), by="ann")
+    world.model.update_mutation_status(call.id, MutationStatus.INDETERMINATE, "timed out")
+    world.model.update_handler_run_status(call.run_id, RunStatus.PAUSED_RECONCILIATION)
+    return call
+
+
+def test_the_doubt_of_an_approved_call_stops_the_workflow_if_doubts_do_until_it_is_settled(parking: World) -> None:
+    parking.on_unknown = OnUnknown.PAUSE
+    call = approved_and_unknown(parking, asked(parking, "a1"))
+    workflow, run = parking.workflow(), parking.run(call.run_id)
+    assert (run.parked, workflow.error_run_id, workflow.pending_retry_run_id) == (True, run.id, None)
+    assert workflow.error_class is FailureClass.INDETERMINATE
+    parking.check()
+    parking.model.apply_mutation(call.id, "1", Resolver.USER_ASSERT_APPLIED, by="ann")
+    assert (parking.workflow().error, parking.workflow().error_run_id) == ("", None)
+    parking.model.commit_consumer(retry(parking, run.id).id)
+    assert parking.states()["a1"] == "consumed"
+
+
+def test_when_one_doubt_is_settled_the_next_one_stops_the_workflow(parking: World) -> None:
+    parking.on_unknown = OnUnknown.PAUSE
+    calls = [asked(parking, each) for each in ("a1", "b1")]
+    for call in calls:
+        approved_and_unknown(parking, call)
+    assert parking.workflow().error_run_id == calls[0].run_id
+    parking.model.skip_mutation(calls[0].id, by="ann")
+    assert parking.workflow().error_run_id == calls[1].run_id
+    parking.model.skip_mutation(calls[1].id, by="ann")
+    assert parking.workflow().error == ""
+    parking.check()
+
+
+def test_a_handler_that_asks_is_not_failing_any_more(parking: World) -> None:
+    parking.model.update_handler_run_status(parking.start().id, RunStatus.PAUSED_TRANSIENT, retry_at=5)
+    asked(parking, "a1")
+    handler = parking.handler("file")
+    assert (handler.failures, handler.failing_since, handler.retry_at) == (0, None, None)
+
+
+def test_the_doubt_of_an_approved_call_does_not_forgive_what_has_failed_since(parking: World) -> None:
+    call = asked(parking, "a1")
+    parking.model.update_handler_run_status(parking.start().id, RunStatus.PAUSED_TRANSIENT, retry_at=10**15)
+    before = parking.handler("file")
+    approved_and_unknown(parking, call)
+    after = parking.handler("file")
+    assert (after.failures, after.failing_since, after.retry_at) == (1, before.failing_since, 10**15)
+
+
+def failing_since(world: World) -> int | None:
+    return world.handler("file").failing_since
+
+
+def test_the_answer_to_a_question_beside_the_work_takes_nothing_from_the_time_of_failing(parking: World) -> None:
+    """The handler was tried all the while, and failed: it does not begin to fail with the answer."""
+    call = asked(parking, "a1")
+    parking.model.update_handler_run_status(parking.start().id, RunStatus.PAUSED_TRANSIENT)
+    since = failing_since(parking)
+    parking.clock.now += 1_000
+    parking.model.reject_mutation(parking.open_approval(call.id), by="ann")
+    assert failing_since(parking) == since
+
+
+def test_while_a_doubt_stops_the_workflow_no_time_of_failing_passes(parking: World) -> None:
+    parking.on_unknown = OnUnknown.PAUSE
+    doubt = parking.uncertain("a1")
+    since = failing_since(parking)
+    assert since is not None
+    parking.clock.now += 1_000
+    parking.model.fail_mutation(doubt.id, resolved_by=Resolver.USER_ASSERT_FAILED, by="ann")
+    now = parking.clock_of_last_commit()
+    assert failing_since(parking) == now, "it has failed when it stopped, and since then nothing was tried"
 
 
 def test_a_parked_doubt_is_never_repaired(parking: World) -> None:

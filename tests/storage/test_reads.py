@@ -75,7 +75,9 @@ def test_a_snapshot_shows_the_workflow_and_its_declared_handlers_by_name(world: 
     assert [handler.name for handler in found.handlers] == ["digest", "file", "poll"]
     assert (found.active_run_id, found.open_session_id, found.retry_handler) == (None, None, None)
     assert (found.approval_expires_at, found.reconcile_at, found.task) == (None, None, None)
-    assert view(world, "poll") == HandlerView("poll", HandlerKind.PRODUCER, 0, None, None, 0, 0, None, has_news=False)
+    assert view(world, "poll") == HandlerView(
+        "poll", HandlerKind.PRODUCER, 0, None, None, 0, is_held=False, writes=0, oldest_pending_seq=None, has_news=False
+    )
 
 
 def test_a_draft_has_a_snapshot_without_handlers(world: World) -> None:
@@ -259,7 +261,7 @@ def test_a_workflow_that_something_stops_is_left_out(world: World, stopped: str)
 
 
 STOPS: dict[str, Callable[[World], object]] = {
-    "nothing else": lambda _: None,
+    "nothing": lambda _: None,
     "paused": lambda world: world.model.pause_workflow(WORKFLOW),
     "halted": lambda world: world.model.halt_workflow(WORKFLOW, "gave up"),
 }
@@ -271,12 +273,13 @@ def test_a_question_that_expires_is_on_the_agenda_whatever_stops_the_workflow(wo
     world.publish("m1")
     approval = asked(world, "m1", LATER)
     STOPS[stop](world)
-    assert due(world) == LATER
+    assert due(world) == (500 if stop == "nothing" else LATER), "what is beside the question goes on"
     world.model.reject_mutation(approval.id, by="clock", expired=True)
-    assert due(world) == (None if stop == "paused" else 0)
+    assert due(world) == (0 if stop == "nothing" else None), "`next` is told of the no"
 
 
 def test_a_question_that_never_expires_is_on_no_agenda(world: World) -> None:
+    nothing_by_the_clock(world)
     world.publish("m1")
     asked(world, "m1", None)
     assert due(world) is None
@@ -288,7 +291,7 @@ def test_a_doubt_to_be_looked_into_is_on_the_agenda_whatever_stops_the_workflow(
     world.publish("m1")
     mutation = doubted(world, "m1", LATER)
     STOPS[stop](world)
-    assert due(world) == LATER
+    assert due(world) == LATER, "a doubt stops its workflow"
     world.model.update_mutation_status(mutation.id, MutationStatus.INDETERMINATE)
     assert due(world) is None
 
@@ -314,18 +317,25 @@ def test_a_repair_whose_proposal_waits_for_a_person_is_on_no_agenda(world: World
     assert due(world) == 77
 
 
-@pytest.mark.parametrize("what", ["a question", "a doubt", "a repair"])
+@pytest.mark.parametrize("what", ["a question", "a repair"])
 def test_an_archived_workflow_is_on_no_agenda(world: World, what: str) -> None:
     world.publish("m1")
     match what:
         case "a question":
             asked(world, "m1", LATER)
-        case "a doubt":
-            doubted(world, "m1", LATER)
         case "a repair":
             broken(world)
     assert due(world) is not None
     world.model.archive_workflow(WORKFLOW)
+    assert due(world) is None
+
+
+def test_a_doubt_is_looked_into_although_its_workflow_is_archived(world: World) -> None:
+    world.publish("m1")
+    mutation = doubted(world, "m1", LATER)
+    world.model.archive_workflow(WORKFLOW)
+    assert due(world) == LATER
+    world.model.apply_mutation(mutation.id, resolved_by=Resolver.RECONCILIATION)
     assert due(world) is None
 
 
@@ -540,7 +550,6 @@ def test_a_healthy_workflow_needs_no_attention(world: World) -> None:
 
 TROUBLE: dict[str, Callable[[World], object]] = {
     "an error": lambda world: world.model.halt_workflow(WORKFLOW, "gave up"),
-    "a doubt": lambda world: doubted(world, "m1", 500),
     "a question": lambda world: asked(world, "m1", None),
     "a question whose run goes on": lambda world: asked(world, "m1", None, pause=False),
     "maintenance": lambda world: world.model.update_handler_run_status(world.start().id, RunStatus.FAILED_LOGIC),
@@ -555,6 +564,16 @@ def test_a_workflow_in_trouble_needs_attention_until_it_is_archived(world: World
     TROUBLE[trouble](world)
     assert attention(world) == [WORKFLOW]
     world.model.archive_workflow(WORKFLOW)
+    assert attention(world) == []
+
+
+def test_a_doubt_needs_attention_until_it_is_settled_also_of_an_archived_workflow(world: World) -> None:
+    world.publish("m1")
+    mutation = doubted(world, "m1", 500)
+    assert attention(world) == [WORKFLOW]
+    world.model.archive_workflow(WORKFLOW)
+    assert attention(world) == [WORKFLOW]
+    world.model.skip_mutation(mutation.id, by="ada")
     assert attention(world) == []
 
 

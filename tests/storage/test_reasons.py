@@ -18,7 +18,7 @@ from keep_storage.model import (
     RunStatus,
     Says,
 )
-from keep_storage.operations import AskFirst, HandlerSpec, ItemScope, Publish, Reserve
+from keep_storage.operations import AskFirst, GrantUse, HandlerSpec, ItemScope, Publish, Reserve
 from tests.storage.databases import Contents, Opened
 from tests.storage.world import HANDLERS, TOPICS, WORKFLOW, World, ordered
 
@@ -36,9 +36,9 @@ def meets(reason: Reason) -> Callable[[Attempt], Attempt]:
     return note
 
 
-def activate(world: World, topics: tuple[str, ...], *handlers: HandlerSpec) -> None:
+def activate(world: World, topics: tuple[str, ...], *handlers: HandlerSpec, **more: Any) -> None:
     version = world.model.add_script_version(world.name("ver"), WORKFLOW, 2, 0, "…")
-    world.model.activate_script(version.id, topics, handlers)
+    world.model.activate_script(version.id, topics, handlers, **more)
 
 
 def prepare(world: World, run_id: str, *reservations: Reserve) -> None:
@@ -305,6 +305,55 @@ def reserving_from_a_topic_that_is_not_declared(world: World) -> None:
     prepare(world, world.start().id, Reserve("mali", ("m1",)))
 
 
+@meets(Reason.TOPIC_NOT_DECLARED)
+def moving_events_to_a_topic_that_the_script_does_not_declare(world: World) -> None:
+    activate(world, ("post",), move=(("mail", "pots"), ("rows", "post")))
+
+
+@meets(Reason.TOPIC_NOT_FOUND)
+def dropping_a_topic_that_never_was(world: World) -> None:
+    activate(world, TOPICS, *HANDLERS, drop=("mali",))
+
+
+@meets(Reason.TOPIC_NOT_FOUND)
+def moving_a_topic_that_never_was(world: World) -> None:
+    activate(world, TOPICS, *HANDLERS, move=(("mali", "mail"),))
+
+
+@meets(Reason.TOPIC_STILL_DECLARED)
+def dropping_a_topic_that_the_script_declares(world: World) -> None:
+    activate(world, TOPICS, *HANDLERS, drop=("mail",))
+
+
+@meets(Reason.TOPIC_STILL_DECLARED)
+def moving_from_a_topic_that_the_script_declares(world: World) -> None:
+    activate(world, TOPICS, *HANDLERS, move=(("mail", "rows"),))
+
+
+@meets(Reason.TOPIC_NAMED_TWICE)
+def dropping_and_moving_a_topic(world: World) -> None:
+    world.publish("m1")
+    activate(world, ("rows",), drop=("mail",), move=(("mail", "rows"),))
+
+
+@meets(Reason.TOPIC_NAMED_TWICE)
+def moving_a_topic_to_two_others(world: World) -> None:
+    activate(world, ("rows", "post"), move=(("mail", "rows"), ("mail", "post")))
+
+
+@meets(Reason.TOPIC_HAS_EVENTS)
+def leaving_pending_events_behind(world: World) -> None:
+    world.publish("m1")
+    activate(world, ("post", "rows"))
+
+
+@meets(Reason.TOPIC_HAS_EVENTS)
+def leaving_events_behind_that_a_run_holds(world: World) -> None:
+    world.publish("m1")
+    world.uncertain("m1")
+    activate(world, ("post",), HandlerSpec("file", HandlerKind.CONSUMER, ("post",)))
+
+
 @meets(Reason.TOPIC_HAS_TWO_CONSUMERS)
 def two_consumers_on_one_topic(world: World) -> None:
     one, two = (HandlerSpec(name, HandlerKind.CONSUMER, ("mail",)) for name in ("one", "two"))
@@ -342,8 +391,9 @@ def pausing_a_paused_workflow(world: World) -> None:
 
 @meets(Reason.WORKFLOW_STATUS_REFUSED)
 def activating_a_script_of_an_archived_workflow(world: World) -> None:
+    version = proposal(world)
     world.model.archive_workflow(WORKFLOW)
-    activate(world, TOPICS, *HANDLERS)
+    world.model.activate_script(version, TOPICS, HANDLERS)
 
 
 @meets(Reason.WORKFLOW_STATUS_REFUSED)
@@ -755,6 +805,21 @@ def skipping_an_event_that_a_run_holds(world: World) -> None:
     world.model.skip_event(WORKFLOW, "mail", "m1")
 
 
+@meets(Reason.EVENT_ALREADY_RESERVED)
+def dropping_a_topic_while_a_run_holds_an_event_of_it(world: World) -> None:
+    world.publish("m1")
+    world.uncertain("m1")
+    activate(world, ("rows",), HandlerSpec("file", HandlerKind.CONSUMER, ("rows",)), drop=("mail",))
+
+
+@meets(Reason.EVENT_ALREADY_RESERVED)
+def moving_a_held_event_onto_one_of_its_message_id(world: World) -> None:
+    world.publish("m1", topic="rows")
+    world.publish("m1")
+    world.uncertain("m1")
+    activate(world, ("rows",), HandlerSpec("file", HandlerKind.CONSUMER, ("rows",)), move=(("mail", "rows"),))
+
+
 @meets(Reason.EVENT_ALREADY_FINISHED)
 def reserving_an_event_that_was_skipped(world: World) -> None:
     world.publish("m1")
@@ -1019,6 +1084,86 @@ def trying_again_without_a_way_to_check(world: World) -> None:
     world.model.update_mutation_status(world.uncertain("m1").id, MutationStatus.NEEDS_RECONCILE)
 
 
+def asserted(world: World) -> str:
+    """A call of which a person has said that it happened."""
+    world.publish("m1")
+    mutation = world.uncertain("m1")
+    return world.model.apply_mutation(mutation.id, "1", Resolver.USER_ASSERT_APPLIED, by="ada").id
+
+
+def asserted_in_item(world: World) -> str:
+    """The same inside an item of a job."""
+    run_id = inside_item(world)
+    mutation = call(world, run_id, ItemScope("i1", "hash"), send=True)
+    world.model.update_mutation_status(mutation.id, MutationStatus.INDETERMINATE)
+    world.model.update_handler_run_status(run_id, RunStatus.PAUSED_RECONCILIATION)
+    return world.model.apply_mutation(mutation.id, "1", Resolver.USER_ASSERT_APPLIED, by="ada").id
+
+
+@meets(Reason.MUTATION_NOT_FOUND)
+def amending_what_is_not_there(world: World) -> None:
+    world.model.amend_result("mut_none", "2")
+
+
+@meets(Reason.RESULT_NOT_A_PERSONS)
+def amending_what_the_connector_answered(world: World) -> None:
+    world.publish("m1")
+    mutation = world.sent("m1")
+    world.model.apply_mutation(mutation.id, "1")
+    world.model.amend_result(mutation.id, "2", by="ada")
+
+
+@meets(Reason.RESULT_NOT_A_PERSONS)
+def amending_what_nobody_has_settled(world: World) -> None:
+    world.publish("m1")
+    world.model.amend_result(world.uncertain("m1").id, "2", by="ada")
+
+
+@meets(Reason.RESULT_NOT_A_PERSONS)
+def amending_what_a_person_said_did_not_happen(world: World) -> None:
+    world.publish("m1")
+    mutation = world.uncertain("m1")
+    world.model.fail_mutation(mutation.id, resolved_by=Resolver.USER_ASSERT_FAILED, by="ada")
+    world.model.amend_result(mutation.id, "2", by="ada")
+
+
+@meets(Reason.MUTATION_VERSION_STALE)
+def amending_what_was_amended_since(world: World) -> None:
+    mutation_id = asserted(world)
+    seen = world.mutation(mutation_id).version
+    world.model.amend_result(mutation_id, "2", by="bob", expected_version=seen)
+    world.model.amend_result(mutation_id, "3", by="ada", expected_version=seen)
+
+
+@meets(Reason.RESULT_ALREADY_USED)
+def amending_what_next_is_running_with(world: World) -> None:
+    mutation_id = asserted(world)
+    world.model.create_retry_run(world.name("run"), world.mutation(mutation_id).run_id, world.session())
+    world.model.amend_result(mutation_id, "2", by="ada")
+
+
+@meets(Reason.RESULT_ALREADY_USED)
+def amending_what_next_has_run_with(world: World) -> None:
+    mutation_id = asserted(world)
+    retry = world.model.create_retry_run(world.name("run"), world.mutation(mutation_id).run_id, world.session())
+    world.model.commit_consumer(retry.id)
+    world.model.amend_result(mutation_id, "2", by="ada")
+
+
+@meets(Reason.RESULT_ALREADY_USED)
+def amending_inside_an_item_that_a_run_has_entered_since(world: World) -> None:
+    mutation_id = asserted_in_item(world)
+    inside_item(world)
+    world.model.amend_result(mutation_id, "2", by="ada")
+
+
+@meets(Reason.RESULT_ALREADY_USED)
+def amending_inside_an_attempt_that_is_over(world: World) -> None:
+    mutation_id = asserted_in_item(world)
+    world.model.reprocess_item(WORKFLOW, "i1")
+    world.model.amend_result(mutation_id, "2", by="ada")
+
+
 @meets(Reason.MUTATION_AWAITS_APPROVAL)
 def sending_at_once_what_a_person_must_approve(world: World) -> None:
     world.publish("m1")
@@ -1074,6 +1219,12 @@ def committing_a_job_inside_an_item(world: World) -> None:
 @meets(Reason.ITEM_NOT_OPEN)
 def leaving_an_item_that_was_not_entered(world: World) -> None:
     world.model.close_item(world.start("digest").id, "i1", ItemState.DONE)
+
+
+@meets(Reason.ITEM_STATE_CHANGED)
+def reprocessing_an_item_that_was_done_meanwhile(world: World) -> None:
+    finished_item(world)
+    world.model.reprocess_item(WORKFLOW, "i1", by="ada", state=ItemState.FAILED)
 
 
 @meets(Reason.ITEM_IS_DONE)
@@ -1205,6 +1356,182 @@ def delivering_the_end_before_the_beginning(world: World) -> None:
     notice_id = opened(world)
     world.model.settle_notice(notice_id)
     world.model.note_delivery(notice_id, "pager", Says.SETTLED)
+
+
+# What people have said: a stop is a stop, and an archive is closed.
+
+
+def asked(world: World) -> str:
+    """A run that has paused for approval `apr_x`."""
+    world.publish("m1")
+    run = world.mutating("m1")
+    call(world, run.id, ask_first=AskFirst("apr_x"))
+    world.model.update_handler_run_status(run.id, RunStatus.PAUSED_APPROVAL)
+    return run.id
+
+
+@meets(Reason.RUN_NOT_FOUND)
+def telling_a_run_to_stop_that_is_not_there(world: World) -> None:
+    world.model.stop_run("run_none", until=5)
+
+
+@meets(Reason.RUN_NOT_FOUND)
+def counting_the_cost_of_a_run_that_is_not_there(world: World) -> None:
+    world.model.count_cost("run_none", 5)
+
+
+@meets(Reason.NOT_THE_PENDING_RETRY)
+def carrying_on_from_a_parked_run_in_a_session_of_another_workflow(world: World) -> None:
+    run_id = asked(world)
+    world.model.reject_mutation("apr_x", by="ada")
+    world.deploy("wf_other")
+    world.model.create_retry_run("run_retry", run_id, world.session("wf_other"))
+
+
+@meets(Reason.RUN_NOT_ACTIVE)
+def telling_a_run_to_stop_that_has_stopped(world: World) -> None:
+    run = world.start()
+    world.model.update_handler_run_status(run.id, RunStatus.PAUSED_TRANSIENT)
+    world.model.stop_run(run.id, until=5)
+
+
+@meets(Reason.RUN_WAS_STOPPED)
+def calling_although_a_person_has_stopped_the_run(world: World) -> None:
+    world.publish("m1")
+    run = world.mutating("m1")
+    world.model.stop_run(run.id, until=5, by="ada")
+    call(world, run.id, send=True)
+
+
+@meets(Reason.RUN_WAS_STOPPED)
+def asking_for_approval_although_a_person_has_stopped_the_run(world: World) -> None:
+    world.publish("m1")
+    run = world.mutating("m1")
+    world.model.stop_run(run.id, until=5, by="ada")
+    call(world, run.id, ask_first=AskFirst("apr_x"))
+
+
+@meets(Reason.WORKFLOW_NOT_ACTIVE)
+def calling_in_an_item_although_the_workflow_was_paused(world: World) -> None:
+    run_id = inside_item(world)
+    world.model.pause_workflow(WORKFLOW)
+    call(world, run_id, ItemScope("i1", "hash"), send=True)
+
+
+@meets(Reason.WORKFLOW_NOT_ACTIVE)
+def calling_although_the_workflow_was_archived(world: World) -> None:
+    world.publish("m1")
+    run = world.mutating("m1")
+    world.model.archive_workflow(WORKFLOW)
+    call(world, run.id, send=True)
+
+
+@meets(Reason.GRANT_NOT_FOUND)
+def calling_although_the_permission_was_taken_back(world: World) -> None:
+    world.model.grant_permission(WORKFLOW, 1, "gmail.send", GrantPolicy.ALLOW)
+    run_id = inside_item(world)
+    world.model.revoke_permission(WORKFLOW, 1, "gmail.send")
+    call(world, run_id, ItemScope("i1", "hash"), send=True, permission="gmail.send")
+
+
+@meets(Reason.GRANT_NOT_FOUND)
+def calling_with_the_permission_of_another_major_version(world: World) -> None:
+    world.model.grant_permission(WORKFLOW, 2, "gmail.send", GrantPolicy.ALLOW)
+    call(world, inside_item(world), ItemScope("i1", "hash"), send=True, permission="gmail.send")
+
+
+@meets(Reason.GRANT_ASKS_FIRST)
+def calling_although_a_person_is_to_be_asked_by_now(world: World) -> None:
+    world.model.grant_permission(WORKFLOW, 1, "gmail.send", GrantPolicy.ALLOW)
+    run_id = inside_item(world)
+    world.model.grant_permission(WORKFLOW, 1, "gmail.send", GrantPolicy.ASK)
+    call(world, run_id, ItemScope("i1", "hash"), send=True, permission="gmail.send")
+
+
+@meets(Reason.JOB_AWAITS_APPROVAL)
+def starting_a_job_whose_call_waits_for_a_person(world: World) -> None:
+    run_id = inside_item(world)
+    call(world, run_id, ItemScope("i1", "hash"), ask_first=AskFirst("apr_x"))
+    world.model.update_handler_run_status(run_id, RunStatus.PAUSED_APPROVAL)
+    world.start("digest")
+
+
+@meets(Reason.GRANT_USED_UP)
+def approving_one_call_too_many(world: World) -> None:
+    asked(world)
+    world.model.approve_mutation("apr_x", by="ada", use=GrantUse("gmail.send", 1, 0))
+
+
+@meets(Reason.APPROVAL_NOT_FOUND)
+def asking_again_what_nobody_asked(world: World) -> None:
+    world.model.ask_again("apr_none", "apr_again")
+
+
+@meets(Reason.RUN_STILL_ACTIVE)
+def asking_again_before_the_run_has_paused(world: World) -> None:
+    world.publish("m1")
+    call(world, world.mutating("m1").id, ask_first=AskFirst("apr_x"))
+    world.model.ask_again("apr_x", "apr_again")
+
+
+@meets(Reason.APPROVAL_ALREADY_DECIDED)
+def asking_again_what_was_answered(world: World) -> None:
+    asked(world)
+    world.model.reject_mutation("apr_x", by="ada")
+    world.model.ask_again("apr_x", "apr_again")
+
+
+@meets(Reason.ID_TAKEN)
+def asking_again_under_the_same_id(world: World) -> None:
+    asked(world)
+    world.model.ask_again("apr_x", "apr_x")
+
+
+@meets(Reason.WORKFLOW_STATUS_REFUSED)
+def adding_a_script_to_an_archived_workflow(world: World) -> None:
+    world.model.archive_workflow(WORKFLOW)
+    proposal(world)
+
+
+@meets(Reason.WORKFLOW_STATUS_REFUSED)
+def publishing_to_an_archived_workflow(world: World) -> None:
+    world.model.archive_workflow(WORKFLOW)
+    world.publish("m1")
+
+
+@meets(Reason.WORKFLOW_STATUS_REFUSED)
+def granting_to_an_archived_workflow(world: World) -> None:
+    world.model.archive_workflow(WORKFLOW)
+    world.model.grant_permission(WORKFLOW, 1, "gmail.send", GrantPolicy.ALLOW)
+
+
+@meets(Reason.WORKFLOW_STATUS_REFUSED)
+def pausing_an_archived_workflow(world: World) -> None:
+    world.model.archive_workflow(WORKFLOW)
+    world.model.pause_workflow(WORKFLOW)
+
+
+@meets(Reason.WORKFLOW_STATUS_REFUSED)
+def resuming_an_archived_workflow(world: World) -> None:
+    world.model.archive_workflow(WORKFLOW)
+    world.model.resume_workflow(WORKFLOW)
+
+
+@meets(Reason.WORKFLOW_STATUS_REFUSED)
+def unarchiving_what_is_not_archived(world: World) -> None:
+    world.model.unarchive_workflow(WORKFLOW)
+
+
+@meets(Reason.WORKFLOW_NOT_FOUND)
+def unarchiving_what_is_not_there(world: World) -> None:
+    world.model.unarchive_workflow("wf_none")
+
+
+@meets(Reason.WORKFLOW_NAME_TAKEN)
+def unarchiving_when_another_has_the_name(world: World) -> None:
+    world.model.archive_workflow(WORKFLOW)
+    world.model.create_workflow("wf_next", "Mail to rows")
+    world.model.unarchive_workflow(WORKFLOW)
 
 
 def test_every_reason_is_met() -> None:

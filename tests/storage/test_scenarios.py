@@ -193,7 +193,7 @@ def test_08_an_indeterminate_mutation_and_the_person_skips_it(world: World) -> N
     assert (world.workflow().pending_retry_run_id, world.workflow().error) == (run.id, "")
 
     retry = world.model.create_retry_run("run_retry", run.id, world.session())
-    assert mutation_result_for_next(retry) == '{"status":"skipped"}'
+    assert mutation_result_for_next(retry) == '{"status":"skipped","reason":"not worth it"}'
     world.model.commit_consumer(retry.id)
     assert world.states() == {"m1": "skipped"}
 
@@ -375,7 +375,7 @@ def test_the_maintenance_task_keeps_its_evidence(world: World) -> None:
     assert msgspec.json.decode(task.evidence) == {"logs": ["a"]}
 
 
-def test_a_dropped_handler_keeps_its_state_for_when_it_comes_back(world: World) -> None:
+def test_a_dropped_handler_that_comes_back_has_its_state_and_is_planned_as_if_it_were_new(world: World) -> None:
     run = world.start("poll")
     world.model.commit_producer(run.id, next_run_at=5, state='{"cursor":9}')
     without = world.model.add_script_version("ver_without", WORKFLOW, 1, 1, "…")
@@ -386,4 +386,4 @@ def test_a_dropped_handler_keeps_its_state_for_when_it_comes_back(world: World) 
     world.model.activate_script(repaired.id, TOPICS, HANDLERS)
 
     handler = world.handler("poll")
-    assert (handler.declared, handler.state, handler.next_run_at) == (True, '{"cursor":9}', 5)
+    assert (handler.declared, handler.state, handler.next_run_at) == (True, '{"cursor":9}', 0)

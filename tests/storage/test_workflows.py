@@ -10,17 +10,18 @@ from tests.storage.world import HANDLERS, TOPICS, WORKFLOW, World
 # Now.
 
 
-def test_run_now_makes_every_producer_due_whatever_its_clock_and_backoff_say(world: World) -> None:
+def test_run_now_makes_every_producer_and_job_due_whatever_its_clock_and_backoff_say(world: World) -> None:
     world.model.commit_producer(world.start("poll").id, next_run_at=10**15)
     world.model.update_handler_run_status(world.start("poll").id, RunStatus.PAUSED_TRANSIENT, retry_at=10**15)
+    world.model.update_handler_run_status(world.start("digest").id, RunStatus.PAUSED_TRANSIENT, retry_at=10**15)
     world.model.update_handler_run_status(world.start("file").id, RunStatus.PAUSED_TRANSIENT, retry_at=99)
-    others = [each for each in world.handlers() if each.name != "poll"]
+    others = [each for each in world.handlers() if each.name not in ("poll", "digest")]
 
     workflow = world.model.run_now(WORKFLOW, by="ada")
 
-    poll = world.handler("poll")
-    assert (poll.next_run_at, poll.retry_at, poll.failures) == (world.clock_of_last_commit(), None, 1)
-    assert [each for each in world.handlers() if each.name != "poll"] == others
+    for due in (world.handler("poll"), world.handler("digest")):
+        assert (due.next_run_at, due.retry_at, due.failures) == (world.clock_of_last_commit(), None, 1)
+    assert [each for each in world.handlers() if each.name not in ("poll", "digest")] == others
     assert workflow == world.workflow()
     assert world.journal()[-1].operation == "run_now"
 

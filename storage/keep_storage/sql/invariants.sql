@@ -42,6 +42,12 @@ JOIN workflows w ON w.id = m.workflow_id
 WHERE m.status NOT IN ('applied', 'failed') AND r.status <> 'active' AND r.parked = 0
     AND w.error_run_id IS DISTINCT FROM r.id;
 
+-- name: parked_doubt_stops_its_workflow_if_it_is_to
+-- A run that was parked for approval and is now in doubt leaves its workflow with an error, unless doubts are parked.
+SELECT r.id, w.id FROM runs r JOIN workflows w ON w.id = r.workflow_id
+WHERE r.parked = 1 AND r.on_unknown = 'pause' AND r.status = 'paused:reconciliation' AND w.error = ''
+    AND EXISTS (SELECT 1 FROM mutations m WHERE m.run_id = r.id AND m.status NOT IN ('applied', 'failed'));
+
 -- name: doubt_of_a_consumer_is_in_mutating
 -- The mutation of a consumer is unsettled only while its run is in the phase `mutating`.
 SELECT m.id, r.phase FROM mutations m JOIN runs r ON r.id = m.run_id
@@ -55,10 +61,12 @@ WHERE r.workflow_id <> w.id OR r.kind <> 'consumer' OR r.status IN ('active', 'c
         OR EXISTS (SELECT 1 FROM mutations m WHERE m.run_id = r.id AND m.status NOT IN ('applied', 'failed')));
 
 -- name: parked_run_waits_beside_its_workflow
--- A parked run is in doubt, or has an outcome and waits for its `next`; and it is not what stops its workflow.
+-- A parked run is a question, or has an outcome and waits for its `next`; and it is not what stops its workflow, unless
+-- its doubt is to.
 SELECT r.id, r.mutation_outcome, w.error_run_id, w.pending_retry_run_id FROM runs r
 JOIN workflows w ON w.id = r.workflow_id
-WHERE r.parked = 1 AND (w.error_run_id = r.id OR w.pending_retry_run_id = r.id
+WHERE r.parked = 1 AND (w.pending_retry_run_id = r.id
+    OR (w.error_run_id = r.id AND NOT (r.on_unknown = 'pause' AND r.status = 'paused:reconciliation'))
     OR NOT (r.mutation_outcome IN ('success', 'skipped')
         OR EXISTS (SELECT 1 FROM mutations m WHERE m.run_id = r.id AND m.status NOT IN ('applied', 'failed'))));
 
@@ -74,9 +82,10 @@ WHERE p.parked = 1
 
 -- name: active_run_means_nothing_in_the_way
 -- While a run is active its workflow has no error of another run, no maintenance and no pending retry. The host may
--- give up on a workflow at any time.
+-- give up on a workflow at any time, and the doubt of a run that is parked may stop it at any time.
 SELECT w.id, r.id FROM runs r JOIN workflows w ON w.id = r.workflow_id
-WHERE r.status = 'active' AND (w.error_run_id IS NOT NULL OR w.maintenance = 1 OR w.pending_retry_run_id IS NOT NULL);
+WHERE r.status = 'active' AND (w.maintenance = 1 OR w.pending_retry_run_id IS NOT NULL
+    OR EXISTS (SELECT 1 FROM runs e WHERE e.id = w.error_run_id AND e.parked = 0));
 
 -- name: active_run_has_an_open_session
 -- An active run belongs to a session that has not ended.
@@ -140,6 +149,8 @@ SELECT r.id, r.mutation_outcome, m.status, m.resolved_by FROM mutations m JOIN r
 WHERE m.item_id IS NULL AND r.mutation_outcome <> CASE
     WHEN m.status = 'applied' THEN 'success'
     WHEN m.status = 'failed' AND m.resolved_by = 'user_skip' THEN 'skipped'
+    -- A refusal is a no, or sends the events back.
+    WHEN m.resolved_by IN ('approval_rejected', 'approval_expired') AND r.mutation_outcome = 'skipped' THEN 'skipped'
     WHEN m.status = 'failed' THEN 'failure'
     ELSE '' END;
 
@@ -148,6 +159,7 @@ WHERE m.item_id IS NULL AND r.mutation_outcome <> CASE
 SELECT r.id FROM runs r JOIN runs f ON f.id = r.retry_of
 WHERE r.mutation_outcome <> f.mutation_outcome
     OR r.mutation_result IS DISTINCT FROM f.mutation_result
+    OR r.skip_reason <> f.skip_reason
     OR r.prepare_result IS DISTINCT FROM f.prepare_result;
 
 -- name: outcome_has_a_mutation (deep)
@@ -179,7 +191,7 @@ WHERE m.status = 'applied' AND m.item_id IS NULL AND e.status NOT IN ('reserved'
 -- An event is behind at most one applied mutation, whoever held it before.
 SELECT h.event_id FROM mutations m JOIN reservations h ON h.run_id = m.run_id
 WHERE m.status = 'applied' AND m.item_id IS NULL
-GROUP BY h.event_id, h.attempt HAVING COUNT(*) > 1;
+GROUP BY h.event_id HAVING COUNT(*) > 1;
 
 -- name: session_counts_its_commits (deep)
 -- A session counts the runs that committed in it.

@@ -18,12 +18,16 @@ SELECT * FROM workflows ORDER BY id;
 -- The newest workflow of this name that is still wanted.
 SELECT * FROM workflows WHERE name = :name AND status <> 'archived' ORDER BY created_at DESC, id DESC LIMIT 1;
 
+-- name: archived_by_name
+-- The newest archived workflow of this name.
+SELECT * FROM workflows WHERE name = :name AND status = 'archived' ORDER BY created_at DESC, id DESC LIMIT 1;
+
 -- name: save_workflow
 -- Everything about a workflow that can change.
 UPDATE workflows SET
     timezone = :timezone, status = :status, error = :error, error_class = :error_class, error_run_id = :error_run_id,
     maintenance = :maintenance, maintenance_run_id = :maintenance_run_id, pending_retry_run_id = :pending_retry_run_id,
-    active_version_id = :active_version_id, updated_at = :updated_at
+    active_version_id = :active_version_id, updated_at = :updated_at, error_about = :error_about
 WHERE id = :id;
 
 -- name: insert_version
@@ -65,18 +69,22 @@ SELECT * FROM topics WHERE workflow_id = :workflow_id ORDER BY id;
 -- name: retire_handlers
 -- Before a new script declares its handlers: those it does not name again keep their state and never run. What the
 -- old script saw says nothing about the new one, and how often it failed neither, unless a machine has repaired it.
+-- One that was retired already has no next run: when it comes back it is as good as new.
 UPDATE handlers SET declared = 0, seen = NULL, retry_at = NULL,
-    failures = CASE WHEN :is_repair = 1 THEN failures ELSE 0 END
+    next_run_at = CASE WHEN declared = 1 THEN next_run_at END,
+    failures = CASE WHEN :is_repair = 1 THEN failures ELSE 0 END,
+    failing_since = CASE WHEN :is_repair = 1 THEN failing_since END
 WHERE workflow_id = :workflow_id;
 
 -- name: declare_handler
--- A handler of the active script. Its state stays; its next run stays where the schedule did.
+-- A handler of the active script. Its state stays; its next run stays where the schedule did, unless it is planned anew.
 INSERT INTO handlers (workflow_id, name, kind, declared, schedule, next_run_at, updated_at)
 VALUES (:workflow_id, :name, :kind, 1, :schedule, :next_run_at, :updated_at)
 ON CONFLICT (workflow_id, name) DO UPDATE SET
     kind = excluded.kind, declared = 1, schedule = excluded.schedule, updated_at = excluded.updated_at,
     next_run_at = CASE
-        WHEN handlers.schedule = excluded.schedule AND handlers.kind = excluded.kind AND handlers.next_run_at IS NOT NULL
+        WHEN :plan_anew = 0 AND handlers.schedule = excluded.schedule AND handlers.kind = excluded.kind
+            AND handlers.next_run_at IS NOT NULL
         THEN handlers.next_run_at ELSE excluded.next_run_at END,
     wake_at = CASE WHEN excluded.kind = 'consumer' THEN handlers.wake_at ELSE NULL END;
 
@@ -96,15 +104,25 @@ WHERE workflow_id = :workflow_id AND name = :name AND wake_at IS DISTINCT FROM :
 -- name: commit_handler
 -- A run of the handler committed: its state, unless it returned none; when it is due again; what it has seen.
 UPDATE handlers SET
-    state = COALESCE(:state, state), next_run_at = :next_run_at, seen = :seen, failures = 0, retry_at = NULL,
-    repairs = 0, updated_at = :updated_at
+    state = COALESCE(:state, state), next_run_at = :next_run_at, seen = :seen, failures = 0, failing_since = NULL,
+    retry_at = NULL, repairs = 0, updated_at = :updated_at
 WHERE workflow_id = :workflow_id AND name = :name
     AND (:state IS NOT NULL OR next_run_at IS DISTINCT FROM :next_run_at OR seen IS DISTINCT FROM :seen
         OR failures <> 0 OR repairs <> 0);
 
 -- name: count_failure
 -- A run of the handler stopped: once more in a row, and what it has seen it must look at again.
-UPDATE handlers SET seen = NULL, failures = failures + 1, retry_at = :retry_at, updated_at = :updated_at
+UPDATE handlers SET seen = NULL, failures = failures + 1,
+    failing_since = COALESCE(:failing_since, failing_since, :updated_at), retry_at = :retry_at, updated_at = :updated_at
+WHERE workflow_id = :workflow_id AND name = :name;
+
+-- name: put_off
+-- A person has stopped a run of the handler: it runs by the clock then, and a consumer also when something new comes.
+UPDATE handlers SET updated_at = :updated_at,
+    next_run_at = CASE WHEN kind <> 'consumer' AND next_run_at IS NOT NULL THEN :until END,
+    wake_at = CASE WHEN kind = 'consumer' THEN :until END,
+    seen = CASE WHEN kind = 'consumer' THEN (SELECT COALESCE(SUM(t.writes), 0) FROM topics t
+        WHERE t.workflow_id = handlers.workflow_id AND t.consumer = handlers.name) END
 WHERE workflow_id = :workflow_id AND name = :name;
 
 -- name: look_again
@@ -118,7 +136,23 @@ UPDATE handlers SET seen = NULL, updated_at = :updated_at WHERE workflow_id = :w
 
 -- name: forgive_failures
 -- What made the handlers of a workflow fail has been seen to.
-UPDATE handlers SET failures = 0, retry_at = NULL, updated_at = :updated_at
+UPDATE handlers SET failures = 0, failing_since = NULL, retry_at = NULL, updated_at = :updated_at
+WHERE workflow_id = :workflow_id AND failures <> 0;
+
+-- name: forgive_handler
+-- The handler has come as far as to a question: what made it fail before is over.
+UPDATE handlers SET failures = 0, failing_since = NULL, retry_at = NULL, updated_at = :updated_at
+WHERE workflow_id = :workflow_id AND name = :name AND failures <> 0;
+
+-- name: stood_still
+-- Nothing of the handler was tried for so long: that was no time of failing.
+UPDATE handlers SET updated_at = :updated_at,
+    failing_since = CASE WHEN failing_since + :ms < :updated_at THEN failing_since + :ms ELSE :updated_at END
+WHERE workflow_id = :workflow_id AND name = :name AND failures <> 0;
+
+-- name: fail_since_now
+-- Nothing of the workflow was tried while it was paused: the time of failing begins anew.
+UPDATE handlers SET failing_since = :updated_at, updated_at = :updated_at
 WHERE workflow_id = :workflow_id AND failures <> 0;
 
 -- name: count_repair
@@ -129,10 +163,10 @@ UPDATE handlers SET repairs = repairs + 1, updated_at = :updated_at WHERE workfl
 -- A person has repaired the script: every handler may be repaired afresh.
 UPDATE handlers SET repairs = 0, updated_at = :updated_at WHERE workflow_id = :workflow_id AND repairs <> 0;
 
--- name: make_producers_due
--- A person does not want to wait for the clock.
+-- name: make_handlers_due
+-- A person does not want to wait for the clock: producers and jobs, which go by one.
 UPDATE handlers SET next_run_at = :now, retry_at = NULL, updated_at = :now
-WHERE workflow_id = :workflow_id AND kind = 'producer' AND declared = 1;
+WHERE workflow_id = :workflow_id AND kind IN ('producer', 'job') AND declared = 1;
 
 -- name: save_grant
 -- A permission of a major version; granting it again replaces it.
@@ -145,6 +179,12 @@ ON CONFLICT (workflow_id, major, permission) DO UPDATE SET
 -- name: delete_grant
 -- A permission is taken back.
 DELETE FROM grants WHERE workflow_id = :workflow_id AND major = :major AND permission = :permission RETURNING *;
+
+-- name: grant_of_run
+-- The permission of the major version that a run belongs to.
+SELECT g.* FROM runs r JOIN script_versions v ON v.id = r.version_id
+JOIN grants g ON g.workflow_id = r.workflow_id AND g.major = v.major AND g.permission = :permission
+WHERE r.id = :run_id;
 
 -- name: calls_on_day
 -- How often a permission was used on a day.
@@ -187,6 +227,11 @@ UPDATE sessions SET
     cost_micros = (SELECT COALESCE(SUM(cost_micros), 0) FROM runs WHERE session_id = :id)
 WHERE id = :id;
 
+-- name: sum_cost
+-- The cost of an ended session is that of its runs, also of what they cost later.
+UPDATE sessions SET cost_micros = (SELECT COALESCE(SUM(cost_micros), 0) FROM runs WHERE session_id = :id)
+WHERE id = :id AND ended_at IS NOT NULL;
+
 -- name: uncommitted_run_of_session
 -- A run that keeps the session from being completed.
 SELECT id FROM runs WHERE session_id = :session_id AND status <> 'committed' LIMIT 1;
@@ -204,7 +249,7 @@ ORDER BY workflow_id, id;
 SELECT w.*,
     (SELECT id FROM runs WHERE workflow_id = w.id AND status = 'active'),
     (SELECT id FROM sessions WHERE workflow_id = w.id AND ended_at IS NULL),
-    (SELECT COUNT(*) FROM runs WHERE workflow_id = w.id AND parked = 1),
+    (SELECT COUNT(*) FROM runs WHERE workflow_id = w.id AND parked = 1 AND kind = 'consumer'),
     COALESCE(w.pending_retry_run_id,
         (SELECT MIN(id) FROM runs WHERE workflow_id = w.id AND parked = 1 AND mutation_outcome <> '')),
     (SELECT MIN(expires_at) FROM approvals WHERE workflow_id = w.id AND status = 'open'),
@@ -222,7 +267,10 @@ WHERE t.workflow_id = :workflow_id AND t.status = 'open';
 -- The declared handlers of a workflow: when each may run, and for a consumer its oldest pending event and whether its
 -- topics were written to since it looked. The oldest is asked of each topic by itself: of several at once it would be
 -- looked for among all.
-SELECT h.name, h.kind, h.next_run_at, h.wake_at, h.retry_at, h.failures, COALESCE(SUM(t.writes), 0),
+SELECT h.name, h.kind, h.next_run_at, h.wake_at, h.retry_at, h.failures,
+    h.kind = 'job' AND EXISTS (SELECT 1 FROM runs r
+        WHERE r.workflow_id = h.workflow_id AND r.parked = 1 AND r.handler = h.name),
+    COALESCE(SUM(t.writes), 0),
     MIN((SELECT MIN(e.seq) FROM events e WHERE e.topic_id = t.id AND e.status = 'pending')),
     h.seen IS DISTINCT FROM SUM(t.writes)
 FROM handlers h LEFT JOIN topics t ON t.workflow_id = h.workflow_id AND t.consumer = h.name
@@ -254,33 +302,72 @@ SELECT workflow_id, MIN(CASE WHEN retry_at > COALESCE(next_run_at, wake_at) THEN
 FROM handlers WHERE declared = 1 AND COALESCE(next_run_at, wake_at) IS NOT NULL GROUP BY workflow_id;
 
 -- name: times_of_questions
--- When something is to be done about a workflow that need not run: a question expires, a doubt is looked into, a
--- repair is tried.
-SELECT a.workflow_id, a.expires_at FROM approvals a JOIN workflows w ON w.id = a.workflow_id
-WHERE a.status = 'open' AND a.expires_at IS NOT NULL AND w.status <> 'archived'
+-- When something is to be done about a workflow that need not run: a question expires, a doubt is looked into (also if
+-- it is archived), a repair is tried.
+SELECT workflow_id, expires_at FROM approvals WHERE status = 'open' AND expires_at IS NOT NULL
 UNION ALL
-SELECT m.workflow_id, m.next_reconcile_at FROM mutations m JOIN workflows w ON w.id = m.workflow_id
-WHERE m.next_reconcile_at IS NOT NULL AND w.status <> 'archived'
+SELECT workflow_id, next_reconcile_at FROM mutations WHERE next_reconcile_at IS NOT NULL
 UNION ALL
 SELECT t.workflow_id, COALESCE(t.next_attempt_at, 0) FROM maintenance_tasks t JOIN workflows w ON w.id = t.workflow_id
 WHERE t.status = 'open' AND t.held_version_id IS NULL AND w.status <> 'archived';
 
 -- name: workflows_needing_attention
--- Those that a person should look at: in error, under repair (as is every one with a held proposal), with a parked
--- doubt, or with a question.
-SELECT * FROM workflows WHERE status <> 'archived' AND id IN (
-    SELECT id FROM workflows WHERE error <> ''
-    UNION SELECT id FROM workflows WHERE maintenance = 1
-    UNION SELECT workflow_id FROM runs WHERE parked = 1 AND mutation_outcome = ''
+-- Those that a person should look at: in error, under repair (as is every one with a held proposal), with a doubt, or
+-- with a question. Archived ones only for what may have happened outside, and for questions.
+SELECT * FROM workflows WHERE id IN (
+    SELECT id FROM workflows WHERE error <> '' AND status <> 'archived'
+    UNION SELECT id FROM workflows WHERE maintenance = 1 AND status <> 'archived'
+    UNION SELECT m.workflow_id FROM mutations m JOIN runs r ON r.id = m.run_id JOIN workflows w ON w.id = m.workflow_id
+        WHERE m.status NOT IN ('applied', 'failed') AND m.status <> 'pending'
+            AND (r.status <> 'active' OR w.status = 'archived')
     UNION SELECT workflow_id FROM approvals WHERE status = 'open')
 ORDER BY id;
+
+-- name: workflows_in_error
+-- Those that are stopped, archived ones too.
+SELECT * FROM workflows WHERE error <> '' ORDER BY id;
+
+-- name: workflows_overdue
+-- Those in which something has waited for long though nobody was asked: a handler that keeps failing, a topic whose
+-- oldest pending event is old, a question that was answered by nobody until the answer was no.
+SELECT * FROM workflows WHERE status <> 'archived' AND id IN (
+    SELECT workflow_id FROM handlers WHERE failing_since IS NOT NULL
+    UNION SELECT workflow_id FROM approvals WHERE status = 'expired' AND decided_at > :expired_after
+    UNION SELECT t.workflow_id FROM topics t WHERE t.consumer IS NOT NULL AND :stale_before > (
+        SELECT e.created_at FROM events e WHERE e.topic_id = t.id AND e.status = 'pending' ORDER BY e.seq LIMIT 1))
+ORDER BY id;
+
+-- name: failing_handlers
+-- The handlers of a workflow, or of all, that keep failing and have something to do.
+SELECT h.* FROM handlers h JOIN workflows w ON w.id = h.workflow_id
+WHERE (h.workflow_id = :workflow_id OR :everywhere = 1) AND h.failing_since IS NOT NULL AND h.declared = 1
+    AND (h.kind <> 'consumer' OR h.wake_at IS NOT NULL OR w.pending_retry_run_id IS NOT NULL
+        OR EXISTS (SELECT 1 FROM runs r WHERE r.workflow_id = h.workflow_id AND r.status = 'active')
+        OR EXISTS (SELECT 1 FROM topics t JOIN events e ON e.topic_id = t.id AND e.status = 'pending'
+            WHERE t.workflow_id = h.workflow_id AND t.consumer = h.name))
+ORDER BY h.workflow_id, h.name;
+
+-- name: stale_topics
+-- The topics of a workflow whose oldest pending event is old, with that event.
+SELECT t.name, e.* FROM topics t JOIN events e ON e.seq = (
+    SELECT o.seq FROM events o WHERE o.topic_id = t.id AND o.status = 'pending' ORDER BY o.seq LIMIT 1)
+WHERE t.workflow_id = :workflow_id AND t.consumer IS NOT NULL AND e.created_at < :before ORDER BY t.name;
+
+-- name: refused_by_policy
+-- Calls that were not made because nobody answered in time, since then.
+SELECT m.* FROM approvals a JOIN mutations m ON m.id = a.mutation_id
+WHERE a.workflow_id = :workflow_id AND a.status = 'expired' AND a.decided_at > :after
+    AND m.status = 'failed' AND m.resolved_by = 'approval_expired' AND m.resolved_at = a.decided_at
+ORDER BY m.id;
 
 -- name: admission
 -- All that decides whether a run may start in a session.
 SELECT w.id, w.status, w.error, w.maintenance, w.pending_retry_run_id, w.active_version_id, s.ended_at, h.kind,
     CASE WHEN h.kind = 'consumer' THEN
         (SELECT COALESCE(SUM(writes), 0) FROM topics WHERE workflow_id = w.id AND consumer = h.name) END,
-    (SELECT id FROM runs WHERE workflow_id = w.id AND status = 'active')
+    (SELECT id FROM runs WHERE workflow_id = w.id AND status = 'active'),
+    CASE WHEN h.kind = 'job' THEN
+        (SELECT MIN(r.id) FROM runs r WHERE r.workflow_id = w.id AND r.parked = 1 AND r.handler = h.name) END
 FROM sessions s
 JOIN workflows w ON w.id = s.workflow_id
 LEFT JOIN handlers h ON h.workflow_id = w.id AND h.name = :handler AND h.declared = 1
@@ -290,10 +377,11 @@ WHERE s.id = :session_id;
 -- A run that starts.
 INSERT INTO runs (
     id, workflow_id, session_id, version_id, handler, kind, phase, status, mutation_outcome, retry_of, on_unknown,
-    title, reserved_count, seen, prepare_result, mutation_result, logs, cost_micros, created_at)
+    title, reserved_count, seen, prepare_result, mutation_result, skip_reason, logs, cost_micros, created_at)
 VALUES (
     :id, :workflow_id, :session_id, :version_id, :handler, :kind, :phase, :status, :mutation_outcome, :retry_of,
-    :on_unknown, :title, :reserved_count, :seen, :prepare_result, :mutation_result, :logs, :cost_micros, :created_at)
+    :on_unknown, :title, :reserved_count, :seen, :prepare_result, :mutation_result, :skip_reason, :logs, :cost_micros,
+    :created_at)
 ON CONFLICT (id) DO NOTHING RETURNING id;
 
 -- name: run_by_id
@@ -303,7 +391,8 @@ SELECT * FROM runs WHERE id = :id;
 -- name: save_run
 -- Everything about a run that can change, but its phase alone: set_phase does that.
 UPDATE runs SET
-    phase = :phase, status = :status, parked = :parked, mutation_outcome = :mutation_outcome, title = :title,
+    phase = :phase, status = :status, parked = :parked, stop_until = :stop_until,
+    mutation_outcome = :mutation_outcome, skip_reason = :skip_reason, title = :title,
     reserved_count = :reserved_count, prepare_result = :prepare_result, mutation_result = :mutation_result,
     output_state = :output_state, error_class = :error_class, error_message = :error_message,
     error_place = :error_place, logs = :logs, cost_micros = :cost_micros, ended_at = :ended_at
@@ -320,12 +409,24 @@ WHERE id = :id;
 
 -- name: set_outcome
 -- The mutate phase is over and its outcome known.
-UPDATE runs SET phase = :phase, mutation_outcome = :mutation_outcome, mutation_result = :mutation_result
+UPDATE runs SET phase = :phase, mutation_outcome = :mutation_outcome, mutation_result = :mutation_result,
+    skip_reason = :skip_reason
 WHERE id = :id;
 
+-- name: retry_of
+-- The run that carried on from a run, at its `next`.
+SELECT id FROM runs WHERE retry_of = :run_id ORDER BY id LIMIT 1;
+
 -- name: unpark
--- The doubt that it was parked over is settled, and somebody goes on from there.
+-- The question that it was parked over is settled, and somebody goes on from there.
 UPDATE runs SET parked = 0 WHERE id = :id;
+
+-- name: doubt_that_stops
+-- The first parked run whose call may have happened and whose workflow is to stand still meanwhile.
+SELECT r.* FROM runs r JOIN mutations m ON m.run_id = r.id
+WHERE r.workflow_id = :workflow_id AND r.parked = 1 AND r.on_unknown = 'pause'
+    AND r.status = 'paused:reconciliation' AND m.status NOT IN ('applied', 'failed')
+ORDER BY r.id LIMIT 1;
 
 -- name: parked_runs
 -- The runs of a workflow that wait for an outcome, or with one for their `next`.
@@ -411,8 +512,8 @@ UPDATE events SET status = 'consumed', reserved_by_run_id = NULL, updated_at = :
 WHERE reserved_by_run_id = :run_id AND status = 'reserved';
 
 -- name: release_events
--- Nothing happened outside: a fresh run may take them.
-UPDATE events SET status = 'pending', reserved_by_run_id = NULL, updated_at = :now
+-- Nothing happened outside: a fresh run may take them, at the next attempt.
+UPDATE events SET status = 'pending', reserved_by_run_id = NULL, attempt = attempt + 1, updated_at = :now
 WHERE reserved_by_run_id = :run_id AND status = 'reserved';
 
 -- name: skip_events
@@ -433,6 +534,42 @@ SELECT :to_run_id, event_id, attempt, :now FROM reservations WHERE run_id = :fro
 -- name: skip_pending_event
 -- A person skips an event that no run holds.
 UPDATE events SET status = 'skipped', updated_at = :now WHERE id = :event_id AND status = 'pending';
+
+-- name: count_pending_events_of_topic
+-- How many of its events nobody holds.
+SELECT COUNT(*) FROM events WHERE topic_id = :topic_id AND status = 'pending';
+
+-- name: held_events_of_workflow
+-- Those that a parked run or the pending retry holds, in append order. From the few runs to their events.
+SELECT e.* FROM (
+    SELECT r.id FROM runs r WHERE r.workflow_id = :workflow_id AND r.parked = 1
+    UNION ALL
+    SELECT w.pending_retry_run_id FROM workflows w WHERE w.id = :workflow_id) AS holders
+CROSS JOIN events e WHERE e.reserved_by_run_id = holders.id AND e.status = 'reserved' ORDER BY e.seq;
+
+-- name: skip_events_of_topic
+-- A person drops what is pending in a topic that the script does not declare any more.
+UPDATE events SET status = 'skipped', updated_at = :now WHERE topic_id = :topic_id AND status = 'pending';
+
+-- name: skip_events_of_both_topics
+-- A message id that the other topic has already is the same event there.
+UPDATE events SET status = 'skipped', updated_at = :now
+WHERE topic_id = :from_topic_id AND status = 'pending' AND EXISTS (
+    SELECT 1 FROM events o WHERE o.topic_id = :to_topic_id AND o.message_id = events.message_id);
+
+-- name: move_pending_events
+-- The topic has another name now. All else about the events stays, and with `seq` their order.
+UPDATE events SET topic_id = :to_topic_id, updated_at = :now WHERE topic_id = :from_topic_id AND status = 'pending';
+
+-- name: move_finished_events
+-- What was dealt with under the old name is not dealt with again under the new one.
+UPDATE events SET topic_id = :to_topic_id
+WHERE topic_id = :from_topic_id AND status IN ('consumed', 'skipped') AND NOT EXISTS (
+    SELECT 1 FROM events o WHERE o.topic_id = :to_topic_id AND o.message_id = events.message_id);
+
+-- name: move_held_event
+-- The same for one that a run holds: it goes on holding it.
+UPDATE events SET topic_id = :to_topic_id, updated_at = :now WHERE id = :event_id AND status = 'reserved';
 
 -- name: peek_events
 -- Pending events of a topic that wait for no parked run, oldest first, after a cursor.
@@ -494,10 +631,10 @@ SELECT e.* FROM event_roots c JOIN events e ON e.id = c.event_id WHERE c.root_ev
 -- A line of the ledger.
 INSERT INTO mutations (
     id, identity_key, idempotency_key, workflow_id, run_id, item_id, item_attempt, connector, method, params,
-    title, reconcilable, status, version, attempts, sent_at, created_at, updated_at)
+    title, reconcilable, status, version, attempts, sent_at, created_at, updated_at, subkey)
 VALUES (
     :id, :identity_key, :idempotency_key, :workflow_id, :run_id, :item_id, :item_attempt, :connector, :method,
-    :params, :title, :reconcilable, :status, :version, :attempts, :sent_at, :created_at, :updated_at)
+    :params, :title, :reconcilable, :status, :version, :attempts, :sent_at, :created_at, :updated_at, :subkey)
 ON CONFLICT (id) DO NOTHING RETURNING id;
 
 -- name: mutation_by_id
@@ -507,6 +644,12 @@ SELECT * FROM mutations WHERE id = :id;
 -- name: mutation_by_identity
 -- One line of the ledger, by what makes it the same call.
 SELECT * FROM mutations WHERE identity_key = :identity_key;
+
+-- name: mutation_of_older_identity
+-- A call of a method in one attempt at an item, recorded when its words were part of its identity: the same words first.
+SELECT * FROM mutations WHERE workflow_id = :workflow_id AND item_id = :item_id AND item_attempt = :attempt
+    AND connector = :connector AND method = :method AND subkey IS NULL
+ORDER BY CASE WHEN params = :params THEN 0 ELSE 1 END, id LIMIT 1;
 
 -- name: mutations_of_run
 -- Its mutations, oldest first.
@@ -536,7 +679,7 @@ UPDATE mutations SET
     run_id = :run_id, params = :params, status = :status, version = :version, result = :result, error = :error,
     attempts = :attempts, reconcile_attempts = :reconcile_attempts, next_reconcile_at = :next_reconcile_at,
     sent_at = :sent_at, resolved_by = :resolved_by, resolved_at = :resolved_at, resolved_who = :resolved_who,
-    resolved_why = :resolved_why, updated_at = :updated_at
+    resolved_why = :resolved_why, updated_at = :updated_at, subkey = :subkey, doubted_at = :doubted_at
 WHERE id = :id;
 
 -- name: unsettled_mutation_of_run
@@ -570,6 +713,11 @@ ORDER BY next_reconcile_at, id;
 -- What a workflow does not know, or has not sent.
 SELECT * FROM mutations WHERE workflow_id = :workflow_id AND status NOT IN ('applied', 'failed') ORDER BY id;
 
+-- name: doubts
+-- The calls of stopped runs of which nobody knows whether they happened.
+SELECT * FROM mutations WHERE status NOT IN ('applied', 'failed') AND status IN ('needs_reconcile', 'indeterminate')
+ORDER BY workflow_id;
+
 -- name: insert_approval
 -- A question to a person.
 INSERT INTO approvals (id, workflow_id, mutation_id, status, requested_at, expires_at)
@@ -591,6 +739,10 @@ SELECT * FROM approvals WHERE status = 'open' ORDER BY requested_at, id;
 -- name: open_approvals_of_workflow
 -- The same for one workflow.
 SELECT * FROM approvals WHERE workflow_id = :workflow_id AND status = 'open' ORDER BY requested_at, id;
+
+-- name: approvals_of_mutation
+-- Every question about a mutation, the last one last.
+SELECT * FROM approvals WHERE mutation_id = :mutation_id ORDER BY requested_at, id;
 
 -- name: approvals_due
 -- Questions of a workflow that nobody answered in time, the longest due first.
@@ -629,6 +781,47 @@ SELECT * FROM items WHERE workflow_id = :workflow_id AND item_id = :item_id ORDE
 -- name: item_attempts
 -- Every attempt at an item, oldest first.
 SELECT * FROM items WHERE workflow_id = :workflow_id AND item_id = :item_id ORDER BY attempt;
+
+-- name: items_of_workflow
+-- The current attempt at each item of a workflow, by item, after a cursor.
+SELECT i.* FROM items i WHERE i.workflow_id = :workflow_id AND i.item_id > :after AND NOT EXISTS (
+    SELECT 1 FROM items n WHERE n.workflow_id = i.workflow_id AND n.item_id = i.item_id AND n.attempt > i.attempt)
+ORDER BY i.item_id LIMIT :limit;
+
+-- name: items_in_state
+-- The same, of those in one state.
+SELECT i.* FROM items i
+WHERE i.workflow_id = :workflow_id AND i.item_id > :after AND i.state = :state AND NOT EXISTS (
+    SELECT 1 FROM items n WHERE n.workflow_id = i.workflow_id AND n.item_id = i.item_id AND n.attempt > i.attempt)
+ORDER BY i.item_id LIMIT :limit;
+
+-- name: workflows_with_items
+-- Workflows that have opened an item.
+SELECT w.id FROM workflows w WHERE EXISTS (SELECT 1 FROM items i WHERE i.workflow_id = w.id);
+
+-- name: item_counts
+-- How many items of a workflow are in one state, counted up to a limit: a long list costs no more.
+SELECT COUNT(*) FROM (
+    SELECT 1 FROM items i WHERE i.workflow_id = :workflow_id AND i.state = :state AND NOT EXISTS (
+        SELECT 1 FROM items n WHERE n.workflow_id = i.workflow_id AND n.item_id = i.item_id AND n.attempt > i.attempt)
+    LIMIT :limit) AS few;
+
+-- name: mutations_of_item
+-- Every call in an item, by attempt, oldest first.
+SELECT * FROM mutations WHERE workflow_id = :workflow_id AND item_id = :item_id ORDER BY item_attempt, id;
+
+-- name: runs_of_attempt
+-- The runs that entered an attempt at an item before it was finished, oldest first.
+SELECT run_id FROM item_runs WHERE workflow_id = :workflow_id AND item_id = :item_id AND attempt = :attempt
+ORDER BY run_id;
+
+-- name: item_in_need
+-- The item that a run left in need of a person, if nobody has seen to it since.
+SELECT i.* FROM item_runs h
+JOIN items i ON i.workflow_id = h.workflow_id AND i.item_id = h.item_id AND i.attempt = h.attempt
+WHERE h.run_id = :run_id AND i.run_id = :run_id AND i.state = 'needs_attention' AND NOT EXISTS (
+    SELECT 1 FROM items n WHERE n.workflow_id = i.workflow_id AND n.item_id = i.item_id AND n.attempt > i.attempt)
+ORDER BY h.item_id LIMIT 1;
 
 -- name: open_item_of_run
 -- The item whose scope the run is in.
@@ -744,6 +937,7 @@ SELECT id FROM workflows WHERE error <> '' AND id > :after
 UNION SELECT id FROM workflows WHERE maintenance = 1 AND id > :after
 UNION SELECT workflow_id FROM runs WHERE parked = 1 AND mutation_outcome = '' AND workflow_id > :after
 UNION SELECT workflow_id FROM approvals WHERE status = 'open' AND workflow_id > :after
+UNION SELECT workflow_id FROM handlers WHERE failing_since IS NOT NULL AND workflow_id > :after
 UNION SELECT workflow_id FROM notices WHERE settled_at IS NULL AND workflow_id > :after
 ORDER BY 1 LIMIT :limit;
 
@@ -755,6 +949,7 @@ JOIN workflows w ON w.id = c.workflow_id
 WHERE w.error <> '' OR w.maintenance = 1
     OR w.id IN (SELECT workflow_id FROM runs WHERE parked = 1 AND mutation_outcome = '')
     OR EXISTS (SELECT 1 FROM approvals a WHERE a.workflow_id = w.id AND a.status = 'open')
+    OR EXISTS (SELECT 1 FROM handlers h WHERE h.workflow_id = w.id AND h.failing_since IS NOT NULL)
     OR EXISTS (SELECT 1 FROM notices n WHERE n.workflow_id = w.id AND n.kind > '' AND n.settled_at IS NULL)
 ORDER BY w.id;
 

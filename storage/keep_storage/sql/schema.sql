@@ -27,6 +27,8 @@ CREATE TABLE workflows (
     active_version_id    TEXT REFERENCES script_versions (id),
     created_at           INTEGER NOT NULL,
     updated_at           INTEGER NOT NULL,
+    error_about          TEXT NOT NULL DEFAULT ''
+        CONSTRAINT error_about_has_an_error CHECK (error_about = '' OR error <> ''),
     CONSTRAINT error_has_a_class CHECK ((error = '') = (error_class IS NULL)),
     CONSTRAINT error_run_has_an_error CHECK (error_run_id IS NULL OR error <> ''),
     CONSTRAINT maintenance_names_its_run CHECK ((maintenance = 1) = (maintenance_run_id IS NOT NULL)),
@@ -34,6 +36,7 @@ CREATE TABLE workflows (
 ) STRICT;
 
 CREATE INDEX workflows_by_name ON workflows (name, created_at) WHERE status <> 'archived';
+CREATE INDEX workflows_archived ON workflows (name, created_at) WHERE status = 'archived';
 CREATE INDEX workflows_in_error ON workflows (id) WHERE error <> '';
 CREATE INDEX workflows_in_maintenance ON workflows (id) WHERE maintenance = 1;
 
@@ -50,28 +53,31 @@ CREATE TABLE script_versions (
 ) STRICT;
 
 CREATE TABLE handlers (
-    workflow_id TEXT NOT NULL REFERENCES workflows (id),
-    name        TEXT NOT NULL,
-    kind        TEXT NOT NULL CONSTRAINT handler_kind CHECK (kind IN ('producer', 'consumer', 'job')),
-    declared    INTEGER NOT NULL CONSTRAINT handler_declared CHECK (declared IN (0, 1)),
-    schedule    TEXT,
-    next_run_at INTEGER,
-    wake_at     INTEGER,
-    seen        INTEGER,
-    failures    INTEGER NOT NULL DEFAULT 0 CONSTRAINT handler_failures CHECK (failures >= 0),
-    retry_at    INTEGER,
-    repairs     INTEGER NOT NULL DEFAULT 0 CONSTRAINT handler_repairs CHECK (repairs >= 0),
-    updated_at  INTEGER NOT NULL,
-    state       TEXT,   -- last: to read past a large one costs a page after the other
+    workflow_id   TEXT NOT NULL REFERENCES workflows (id),
+    name          TEXT NOT NULL,
+    kind          TEXT NOT NULL CONSTRAINT handler_kind CHECK (kind IN ('producer', 'consumer', 'job')),
+    declared      INTEGER NOT NULL CONSTRAINT handler_declared CHECK (declared IN (0, 1)),
+    schedule      TEXT,
+    next_run_at   INTEGER,
+    wake_at       INTEGER,
+    seen          INTEGER,
+    failures      INTEGER NOT NULL DEFAULT 0 CONSTRAINT handler_failures CHECK (failures >= 0),
+    failing_since INTEGER,
+    retry_at      INTEGER,
+    repairs       INTEGER NOT NULL DEFAULT 0 CONSTRAINT handler_repairs CHECK (repairs >= 0),
+    updated_at    INTEGER NOT NULL,
+    state         TEXT,   -- last: to read past a large one costs a page after the other
     PRIMARY KEY (workflow_id, name),
     CONSTRAINT only_consumers_wake CHECK (wake_at IS NULL OR kind = 'consumer'),
     CONSTRAINT only_consumers_see CHECK (seen IS NULL OR kind = 'consumer'),
     CONSTRAINT backoff_follows_a_failure CHECK (retry_at IS NULL OR failures > 0),
+    CONSTRAINT failing_handler_says_since_when CHECK ((failures = 0) = (failing_since IS NULL)),
     CONSTRAINT consumers_have_no_schedule CHECK (kind <> 'consumer' OR (schedule IS NULL AND next_run_at IS NULL))
 ) STRICT, WITHOUT ROWID;
 
 CREATE INDEX handlers_due ON handlers (next_run_at) WHERE next_run_at IS NOT NULL AND declared = 1;
 CREATE INDEX handlers_waking ON handlers (wake_at) WHERE wake_at IS NOT NULL AND declared = 1;
+CREATE INDEX handlers_failing ON handlers (workflow_id) WHERE failing_since IS NOT NULL;
 
 CREATE TABLE topics (
     id          INTEGER NOT NULL PRIMARY KEY,
@@ -120,11 +126,13 @@ CREATE TABLE runs (
     retry_of         TEXT REFERENCES runs (id),
     on_unknown       TEXT NOT NULL CONSTRAINT run_on_unknown CHECK (on_unknown IN ('pause', 'park')),
     parked           INTEGER NOT NULL DEFAULT 0 CONSTRAINT run_parked CHECK (parked IN (0, 1)),
+    stop_until       INTEGER,   -- a person wants it to stop, and its handler not to run before this
     title            TEXT NOT NULL DEFAULT '',
     reserved_count   INTEGER NOT NULL DEFAULT 0,
     seen             INTEGER,
     prepare_result   TEXT,
     mutation_result  TEXT,
+    skip_reason      TEXT NOT NULL DEFAULT '',
     output_state     TEXT,
     error_class      TEXT
         CONSTRAINT run_error_class CHECK (error_class IN
@@ -142,11 +150,11 @@ CREATE TABLE runs (
         (mutation_outcome = '' OR phase IN ('mutated', 'emitting', 'committed')),
     CONSTRAINT failure_never_emits CHECK (mutation_outcome <> 'failure' OR phase = 'mutated'),
     CONSTRAINT result_means_success CHECK ((mutation_result IS NULL) = (mutation_outcome <> 'success')),
+    CONSTRAINT only_what_was_skipped_has_a_reason CHECK (skip_reason = '' OR mutation_outcome = 'skipped'),
     CONSTRAINT prepared_run_has_a_prepare_result CHECK
         (kind <> 'consumer' OR phase IN ('pending', 'preparing') OR prepare_result IS NOT NULL),
     CONSTRAINT only_consumers_park CHECK (on_unknown = 'pause' OR kind = 'consumer'),
-    CONSTRAINT parked_run_has_stopped CHECK
-        (parked = 0 OR (on_unknown = 'park' AND status NOT IN ('active', 'committed', 'failed:logic'))),
+    CONSTRAINT parked_run_has_stopped CHECK (parked = 0 OR status NOT IN ('active', 'committed', 'failed:logic')),
     CONSTRAINT consumer_run_says_what_it_saw CHECK ((kind = 'consumer') = (seen IS NOT NULL))
 ) STRICT;
 
@@ -218,6 +226,7 @@ CREATE TABLE items (
 ) STRICT, WITHOUT ROWID;
 
 CREATE UNIQUE INDEX one_open_item ON items (run_id) WHERE is_open = 1;
+CREATE INDEX items_by_state ON items (workflow_id, state, item_id, attempt);
 
 CREATE TABLE item_runs (
     run_id      TEXT NOT NULL REFERENCES runs (id),
@@ -227,6 +236,8 @@ CREATE TABLE item_runs (
     PRIMARY KEY (run_id, workflow_id, item_id, attempt),
     FOREIGN KEY (workflow_id, item_id, attempt) REFERENCES items (workflow_id, item_id, attempt)
 ) STRICT, WITHOUT ROWID;
+
+CREATE INDEX item_runs_of_item ON item_runs (workflow_id, item_id, attempt);
 
 CREATE TABLE mutations (
     id                 TEXT NOT NULL PRIMARY KEY,
@@ -260,6 +271,8 @@ CREATE TABLE mutations (
     resolved_why       TEXT NOT NULL DEFAULT '',
     created_at         INTEGER NOT NULL,
     updated_at         INTEGER NOT NULL,
+    subkey             TEXT,      -- NULL: recorded before subkeys were kept
+    doubted_at         INTEGER,   -- since when its outcome is looked for
     CONSTRAINT consumer_mutation_is_keyed_by_its_run CHECK ((item_id IS NULL) = (identity_key = run_id)),
     CONSTRAINT item_mutation_names_the_attempt CHECK ((item_id IS NULL) = (item_attempt IS NULL)),
     CONSTRAINT applied_mutation_has_a_result CHECK ((status = 'applied') = (result IS NOT NULL)),
@@ -294,6 +307,8 @@ CREATE TABLE approvals (
 ) STRICT;
 
 CREATE UNIQUE INDEX one_open_approval ON approvals (mutation_id) WHERE status = 'open';
+CREATE INDEX approvals_of_mutation ON approvals (mutation_id);
+CREATE INDEX approvals_expired ON approvals (workflow_id, decided_at) WHERE status = 'expired';
 CREATE INDEX approvals_open ON approvals (workflow_id, expires_at) WHERE status = 'open';
 
 CREATE TABLE grants (
