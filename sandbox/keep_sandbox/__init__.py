@@ -8,6 +8,7 @@ from keep_sandbox.declaration import Code, Consumer, Declaration, Inspection, Pr
 from keep_sandbox.engine import EngineUnsuitable
 from keep_sandbox.invocation import Capabilities, Invocation, MethodKind
 from keep_sandbox.jail import JailUnavailable
+from keep_sandbox.json_text import DecoderUnsuitable
 from keep_sandbox.limits import DEFAULT_LIMITS, TRUSTED_LIMITS, Limits
 from keep_sandbox.outcomes import (
     CallLimit,
@@ -43,6 +44,7 @@ __all__ = [
     "CpuLimit",
     "Deadlock",
     "Declaration",
+    "DecoderUnsuitable",
     "EngineCrash",
     "EngineUnsuitable",
     "Inspection",

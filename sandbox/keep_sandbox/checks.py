@@ -5,13 +5,14 @@ the law. Which methods change the world is said by the host; without that, a met
 """
 
 import re
-from collections.abc import Mapping
-from itertools import islice
+from collections.abc import Mapping, Set
 from typing import Final
 
 from keep_sandbox.declaration import Code, Consumer, Declaration, Problem, Use, near
 from keep_sandbox.handlers import Handler, find_handlers
 from keep_sandbox.invocation import MethodKind
+from keep_sandbox.paths import LOOPS, code_after, holding
+from keep_sandbox.promises import Dropped, dropped
 from keep_sandbox.syntax import FUNCTIONS, Node, Tree, key_of, string_of
 
 _READING: Final = re.compile(
@@ -59,6 +60,13 @@ _INSTEAD_HERE: Final = {
     ("publish", "mutate"): "publish in `next`, which runs after the call",
 }
 """What the author should do, by what was called and where."""
+_WAITING: Final = {
+    Dropped.BARE: "write `await ctx.withItem(...)`, and `await` the call that it is in, if it is in one",
+    Dropped.FOR_EACH: "`forEach` waits for nothing: write `for (const each of all) { await ctx.withItem(...); }`",
+    Dropped.FOR_ONE: "`Promise.race` and `Promise.any` wait for one only: `await` each item, or use `Promise.all`",
+    Dropped.LIST: "to wait for a list of promises, write `await Promise.all(...)`",
+}
+assert set(_WAITING) == set(Dropped), "every way to lose a promise has its advice"
 _NO_CTX: Final = "the world is reached through `ctx` alone"
 _NO_NETWORK: Final = (
     "there is no network: call a connector, `ctx.<connector>.<method>({...})`, in a producer or `prepare`"
@@ -82,10 +90,6 @@ _RESULT_FIELDS: Final = ("reservations", "data", "ui", "wakeAt")
 _CHANGING_METHODS: Final = {
     "push", "pop", "shift", "unshift", "splice", "sort", "reverse", "fill", "set", "add", "delete", "clear",
 }  # fmt: skip
-_SEQUENCES: Final = ("statement_block", "switch_case", "switch_default", "array", "arguments")
-_GLANCE: Final = 30
-"""So many nodes of a statement are looked at to find words for it."""
-_LOOPS: Final = ("for_statement", "for_in_statement", "while_statement", "do_statement")
 
 
 def used_methods(tree: Tree) -> list[Use]:
@@ -107,6 +111,19 @@ def check(tree: Tree, declaration: Declaration | None, methods: Mapping[str, Met
     _check_top_level(tree, problems)
     _check_names(tree, problems)
     return problems
+
+
+def warnings(tree: Tree) -> list[Problem]:
+    """What looks wrong in the handlers and may be right."""
+    found: list[Problem] = []
+    for handler in find_handlers(tree):
+        for call, names in handler.uses():
+            if names == ["withItem"] and handler.phase == "jobs" and call.kind == "call_expression":
+                lost = dropped(call, handler.function)
+                if lost is not None:
+                    message = "nothing waits for this item: a handler that returns before it is finished fails"
+                    found.append(_problem(Code.ITEM_NOT_AWAITED, message, _WAITING[lost], call, handler))
+    return found
 
 
 def kind_of_call(names: list[str], phase: str, methods: Mapping[str, MethodKind] | None) -> str | None:
@@ -152,17 +169,18 @@ def _check_calls(
     if handler.phase == "prepare":
         _check_results(handler, problems)
     reported: set[int] = set()
+    calls = holding(mutations)
     for call in mutations:
-        after = _code_after(call)
+        after = code_after(call, calls)
         if after is not None and id(after) not in reported:
             reported.add(id(after))
-            message, hint = _words_after(after, mutations)
+            message, hint = _words_after(after, calls)
             problems.append(_problem(Code.CODE_AFTER_MUTATION, message, hint, after, handler))
 
 
-def _words_after(after: Node, mutations: list[Node]) -> tuple[str, str]:
+def _words_after(after: Node, calls: Set[int]) -> tuple[str, str]:
     """What is wrong with the code that would follow a mutation, and what to do."""
-    if after.kind in _LOOPS:
+    if after.kind in LOOPS:
         return (
             "a mutation in a loop: the first one ends the script, so there is no second round",
             "reserve one event per run, and the host comes back for the next; or use a job with `ctx.withItem`",
@@ -172,8 +190,7 @@ def _words_after(after: Node, mutations: list[Node]) -> tuple[str, str]:
             "code after the mutation: the mutation ends the script, so this never runs",
             "leave it out: a call that fails is seen to by the host, and `next` is told what became of it",
         )
-    known = set(map(id, mutations))
-    if any(id(node) in known for node in islice(after.within(), _GLANCE)):
+    if id(after) in calls and after.kind != "member_expression":
         return (
             "a second mutation: the first one ends the script, so this never runs",
             "one call per run: publish an event in `next`, and make the second call in a consumer of its own",
@@ -268,26 +285,6 @@ def _check_literal(
 def _plain_key(member: Node) -> str | None:
     key = key_of(member)
     return None if key is None or key.startswith("[") else key
-
-
-def _code_after(call: Node) -> Node | None:
-    """The first code that would run after this call, inside its function."""
-    node = call
-    for around in call.ancestors():
-        if around.kind in FUNCTIONS:
-            return None
-        # `.then(...)` on the mutation, or a loop that would come round to it again.
-        if around.kind == "member_expression" or around.kind in _LOOPS:
-            return around
-        if around.kind == "try_statement" and node.field == "body":
-            return next((child for child in around.children if child.kind in ("catch_clause", "finally_clause")), None)
-        after = node.following() if around.kind in _SEQUENCES else None
-        if after is not None and after.kind == "return_statement" and not after.children:
-            return None
-        if after is not None and after.kind != "break_statement":
-            return after
-        node = around
-    return None
 
 
 def _check_top_level(tree: Tree, problems: list[Problem]) -> None:

@@ -5,13 +5,10 @@ belongs to by now: a wrong call number, an id that does not count up by one, a k
 more requests or log lines than allowed, text that is not JSON, anything after the end.
 """
 
-import itertools
-import re
 from typing import Final, assert_never
 
-import msgspec
-
-from keep_sandbox.invocation import Capabilities, Invocation
+from keep_sandbox.invocation import Capabilities
+from keep_sandbox.json_text import UnfitText, check_json
 from keep_sandbox.limits import SCRIPT_LINES_MAX, Limits
 from keep_sandbox.outcomes import Ending, Kind, Mutation, Outcome, Place, Request, Value
 from keep_sandbox.protocol import Asked, Ended, FromWorker, Idle, Logged, Ready
@@ -36,11 +33,6 @@ class Conversation:
         self._last_id = 0
         self._unanswered: set[int] = set()
         self._is_over = False
-
-    @classmethod
-    def of(cls, call: int, invocation: Invocation, limits: Limits) -> "Conversation":
-        """The conversation about one invocation."""
-        return cls(call, invocation.capabilities, limits)
 
     @property
     def is_over(self) -> bool:
@@ -89,9 +81,15 @@ class Conversation:
         if call != self._call:
             raise Violation(f"a frame of call {call} during call {self._call}")
 
+    def _check_value(self, text: str) -> None:
+        try:
+            check_json(text, self._limits)
+        except UnfitText as error:
+            raise Violation(str(error)) from None
+
     def _check_ending(self, ending: Ending) -> None:
         if isinstance(ending, Value):
-            check_json(ending.value, self._limits)
+            self._check_value(ending.value)
             return
         # Its words are shown to people and stored: no more of them than our own worker would use.
         for name in ("name", "message", "path", "stack"):
@@ -108,7 +106,7 @@ class Conversation:
             raise Violation("more requests than allowed")
         if (frame.kind, frame.name) not in self._allowed:
             raise Violation(f"a request that was not offered: {frame.kind} {frame.name[:80]!r}")
-        check_json(frame.params, self._limits)
+        self._check_value(frame.params)
         self._last_id = frame.id
         if frame.kind is Kind.MUTATION and self._terminal_mutations:
             self._is_over = True
@@ -138,35 +136,3 @@ def allowed_requests(capabilities: Capabilities) -> set[tuple[Kind, str]]:
         for method, method_kind in methods.items():
             allowed.add((Kind(method_kind), f"{namespace}.{method}"))
     return allowed
-
-
-def check_json(text: str, limits: Limits) -> None:
-    """Raise `Violation` unless the text is JSON within the limits, so that nobody after us meets worse."""
-    data = text.encode()
-    if len(data) > limits.value_bytes:
-        raise Violation("a value that is too large")
-    try:
-        # Checks all of it and makes nothing of it: a megabyte of empty lists would take a tenth of a second to make.
-        msgspec.json.decode(data, type=msgspec.Raw)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise Violation(f"a value that is not JSON: {type(error).__name__}") from None
-    # So few brackets cannot nest too deeply; only what has more is measured.
-    if data.count(b"[") + data.count(b"{") > limits.value_depth and _depth(data) > limits.value_depth:
-        raise Violation("a value that is nested too deeply")
-
-
-_STRING: Final = re.compile(rb'"(?:[^"\\]|\\.)*+"')
-_NO_BRACKET: Final = bytes(byte for byte in range(256) if byte not in b"[]{}")
-_NEITHER_BRACKET_NOR_QUOTE: Final = _NO_BRACKET.replace(b'"', b"")
-_STEPS: Final = bytes.maketrans(b"[{]}", b"\x01\x01\xff\xff")
-
-
-def _depth(data: bytes) -> int:
-    """How deeply valid JSON is nested: its brackets alone, as steps up and down, added up without a loop of ours."""
-    if b"\\" in data:
-        outside = _STRING.sub(b"", data)
-    else:
-        # Without escapes every second piece between quotes is outside a string, and that is found faster.
-        outside = b"".join(data.translate(None, _NEITHER_BRACKET_NOR_QUOTE).split(b'"')[::2])
-    steps = outside.translate(_STEPS, _NO_BRACKET)
-    return max(itertools.accumulate(memoryview(steps).cast("b")), default=0)

@@ -1,6 +1,7 @@
 """What a script declares, and what is wrong with it, as values.
 
-Problems are advice: what is refused at run time is refused whether it was found here or not.
+Problems are advice, which a deployment heeds; warnings are only shown. What is refused at run time is refused whether
+it was found here or not.
 """
 
 import enum
@@ -11,6 +12,7 @@ from typing import Final, TypeAlias
 
 import msgspec
 
+from keep_sandbox.names import HANDLERS_MAX, NAME_CHARS_MAX, TOPICS_MAX, unfit_name
 from keep_sandbox.outcomes import Place
 
 PROBLEMS_SHOWN_MAX: Final = 50
@@ -22,12 +24,15 @@ class Code(enum.StrEnum):
     LOAD_ERROR = "load-error"
     TOO_LARGE = "too-large"
     NAME_MISSING = "name-missing"
+    NAME_INVALID = "name-invalid"
+    TOO_MANY = "too-many"
     NAME_DIFFERS = "name-differs"
     HANDLERS_MISSING = "handlers-missing"
     HANDLER_MISSING = "handler-missing"
     HANDLER_NAME = "handler-name"
     FIELD_UNKNOWN = "field-unknown"
     PREPARE_MISSING = "prepare-missing"
+    NEXT_MISSING = "next-missing"
     SUBSCRIBE_MISSING = "subscribe-missing"
     ORDERING_KEY_INVALID = "ordering-key-invalid"
     SCHEDULE_INVALID = "schedule-invalid"
@@ -40,6 +45,7 @@ class Code(enum.StrEnum):
     CALL_MISPLACED = "call-misplaced"
     EVENT_INVALID = "event-invalid"
     RESULT_INVALID = "result-invalid"
+    ITEM_NOT_AWAITED = "item-not-awaited"
     METHOD_UNKNOWN = "method-unknown"
     TOP_LEVEL_STATE = "top-level-state"
     DYNAMIC_CODE = "dynamic-code"
@@ -111,6 +117,8 @@ class Inspection(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     problems: list[Problem]
     """The first of them, in the order of the script."""
     problem_count: int
+    warnings: list[Problem] = []
+    """What looks wrong and may be right: it is shown, and speaks against nothing. The first of them, as above."""
     uses: list[Use] = []
     """The connector methods that its handlers name, sorted. What is called by a computed name is not among them."""
     places: dict[str, Place] = {}
@@ -143,6 +151,9 @@ class RawDeclaration(msgspec.Struct):
     producers: dict[str, _RawScheduled]
     consumers: dict[str, _RawConsumer]
     jobs: dict[str, _RawScheduled]
+    topicCount: int  # noqa: N815  # as declare.js says it
+    handlerCount: int  # noqa: N815
+    """How many there are, of which the first were read."""
 
 
 _INTERVAL: Final = re.compile(r"[1-9][0-9]{0,6}(ms|s|m|h|d)")
@@ -171,6 +182,7 @@ def declared(raw: RawDeclaration) -> tuple[Declaration, list[Misfit]]:
         hint = "add at least one of `producers`, `consumers`, `jobs`"
         found.append(((), Problem(code=Code.HANDLERS_MISSING, message="the workflow has no handlers", hint=hint)))
     _check_fields((), raw.fields, _FIELDS, found)
+    _check_counts(raw, found)
     declaration = Declaration(
         name=raw.name,
         topics=topics,
@@ -179,7 +191,101 @@ def declared(raw: RawDeclaration) -> tuple[Declaration, list[Misfit]]:
         jobs={name: _scheduled("jobs", name, each, topics, found) for name, each in raw.jobs.items()},
     )
     _check_shared_topics(declaration, found)
+    _check_names(declaration, found)
     return declaration, found
+
+
+def is_sound(declaration: Declaration) -> bool:
+    """Whether nothing is wrong with a declaration by itself, whoever says so: it is put together once more.
+
+    What is large or odd is found first, and cheaply: the rest compares every name with every other.
+    """
+    topics, reads = set(declaration.topics), [each.subscribe for each in declaration.consumers.values()]
+    lists = [*reads, *(each.publishes or [] for each in _handlers(declaration))]
+    if not is_readable(declaration) or not all(topics.issuperset(each) for each in lists):
+        return False
+    if sum(len(set(each)) for each in reads) > len(topics):
+        return False
+    _, found = declared(
+        RawDeclaration(
+            fields=[],
+            name=declaration.name,
+            topics=declaration.topics,
+            producers={name: _raw_scheduled(each) for name, each in declaration.producers.items()},
+            consumers={name: _raw_consumer(each) for name, each in declaration.consumers.items()},
+            jobs={name: _raw_scheduled(each) for name, each in declaration.jobs.items()},
+            topicCount=len(declaration.topics),
+            handlerCount=len(declaration.producers) + len(declaration.consumers) + len(declaration.jobs),
+        )
+    )
+    return not found
+
+
+def is_readable(declaration: Declaration) -> bool:
+    """Whether it is small enough to be looked at, and its schedules are schedules: whatever else is wrong with one that
+    we put together, its schedules are."""
+    handlers = _handlers(declaration)
+    if len(declaration.topics) > TOPICS_MAX or len(handlers) > HANDLERS_MAX:
+        return False
+    lists = [each.publishes or [] for each in handlers]
+    lists += [each.subscribe for each in declaration.consumers.values()]
+    schedules = [each.schedule for each in handlers if isinstance(each, Scheduled) and each.schedule is not None]
+    return max(map(len, lists), default=0) <= TOPICS_MAX and all(
+        _schedule(msgspec.to_builtins(each)) == each for each in schedules
+    )
+
+
+def _handlers(declaration: Declaration) -> list[Scheduled | Consumer]:
+    return [*declaration.producers.values(), *declaration.jobs.values(), *declaration.consumers.values()]
+
+
+def _raw_scheduled(each: Scheduled) -> _RawScheduled:
+    schedule = None if each.schedule is None else msgspec.to_builtins(each.schedule)
+    return _RawScheduled(fields=[], handler=True, publishes=each.publishes, schedule=schedule)
+
+
+def _raw_consumer(each: Consumer) -> _RawConsumer:
+    phases = [phase for phase in ("prepare", "mutate", "next") if getattr(each, phase)]
+    return _RawConsumer(
+        fields=phases,
+        subscribe=each.subscribe,
+        publishes=each.publishes,
+        orderingKey=each.ordering_key,
+        prepare=each.prepare,
+        mutate=each.mutate,
+        next=each.next,
+    )
+
+
+def _check_counts(raw: RawDeclaration, found: list[Misfit]) -> None:
+    lists = [each.publishes for group in (raw.producers, raw.consumers, raw.jobs) for each in group.values()]
+    lists += [each.subscribe for each in raw.consumers.values()]
+    longest = max((len(each) for each in lists if each is not None), default=0)
+    for what, path, count, most in (
+        ("handlers", (), raw.handlerCount, HANDLERS_MAX),
+        ("topics", ("topics",), raw.topicCount, TOPICS_MAX),
+        ("topics in one `subscribe` or `publishes`", (), longest, TOPICS_MAX),
+    ):
+        if count > most:
+            message, hint = f"the workflow has {count} {what}; {most} are the most", "split it into several workflows"
+            found.append((path, Problem(code=Code.TOO_MANY, message=message, hint=hint)))
+
+
+def _check_names(declaration: Declaration, found: list[Misfit]) -> None:
+    """Of the workflow, its topics and its handlers. One that is missing altogether is another problem."""
+    named: list[tuple[Path, str, str]] = [(("name",), "the name of the workflow", declaration.name or "x")]
+    named += [(("topics", topic), f"the topic {_brief(topic)}", topic) for topic in declaration.topics]
+    for group in ("producers", "consumers", "jobs"):
+        for name in getattr(declaration, group):
+            named.append(((group, name), f"the name of the handler {group}.{_brief(name)}", name or "x"))
+    hint = f"write 1 to {NAME_CHARS_MAX} characters that a person can see, as in `order.paid` or `fileInvoice`"
+    for path, what, name in named:
+        if why := unfit_name(name):
+            found.append((path, Problem(code=Code.NAME_INVALID, message=f"{what} {why}", hint=hint)))
+
+
+def _brief(name: str) -> str:
+    return ascii(name if len(name) <= 40 else f"{name[:40]}...")
 
 
 def near(word: str, known: Sequence[str], found: Sized = ()) -> str:
@@ -228,6 +334,11 @@ def _consumer(name: str, raw: _RawConsumer, topics: list[str], found: list[Misfi
         hint = "add `async prepare(ctx, state) {...}` that returns `{reservations: [{topic, ids}], data}`"
         message = f"{handler} has no `prepare`"
         found.append((path, Problem(code=Code.PREPARE_MISSING, message=message, hint=hint, handler=handler)))
+    if raw.publishes and "next" not in raw.fields:
+        hint = "add `async next(ctx, prepared, mutationResult) {...}` that publishes, or leave `publishes` out"
+        message = f"{handler} has `publishes` and no `next`, so it publishes nothing"
+        problem = Problem(code=Code.NEXT_MISSING, message=message, hint=hint, handler=handler)
+        found.append(((*path, "publishes"), problem))
     if not raw.subscribe:
         hint = f"add `subscribe: [...]` with one of {_shown(topics)}"
         message = f"{handler} subscribes to nothing, so it never runs"

@@ -5,6 +5,7 @@
 
   const { member, textOf, jsonParse, objectKeys, isArray, create } = tools;
 
+  // More than there may be: who reads this is told how many there are.
   const ENTRIES_MAX = 1000;
   const SCHEDULE_CHARS_MAX = 4096;
   const FIELDS_MAX = 50;
@@ -19,7 +20,10 @@
         const entry = value[i];
         found[i] = typeof entry === "string" ? entry : "";
       }
-    } else if (value !== null && typeof value === "object") return objectKeys(value);
+    } else if (value !== null && typeof value === "object") {
+      const names = objectKeys(value);
+      for (let i = 0; i < names.length && i < ENTRIES_MAX; i++) found[i] = names[i];
+    }
     return found;
   };
 
@@ -30,6 +34,12 @@
     } catch {
       return "?";
     }
+  };
+
+  const count = (value) => {
+    if (value === null || typeof value !== "object") return 0;
+    const length = isArray(value) ? value.length : objectKeys(value).length;
+    return typeof length === "number" && length >= 0 && length < 4294967296 ? length : 4294967296;
   };
 
   // What is no text is not to be taken for one, a function in particular.
@@ -74,13 +84,19 @@
   });
 
   const name = member(workflow, "name");
+  const topics = member(workflow, "topics");
+  const producers = member(workflow, "producers");
+  const consumers = member(workflow, "consumers");
+  const jobs = member(workflow, "jobs");
   return {
     __proto__: null,
     fields: fields(workflow),
     name: typeof name === "string" ? name : null,
-    topics: list(member(workflow, "topics")),
-    producers: each(member(workflow, "producers"), scheduled),
-    consumers: each(member(workflow, "consumers"), consumer),
-    jobs: each(member(workflow, "jobs"), scheduled),
+    topics: list(topics),
+    topicCount: count(topics),
+    producers: each(producers, scheduled),
+    consumers: each(consumers, consumer),
+    jobs: each(jobs, scheduled),
+    handlerCount: count(producers) + count(consumers) + count(jobs),
   };
 };

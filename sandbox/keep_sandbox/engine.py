@@ -111,7 +111,7 @@ class _Said(msgspec.Struct):
 
 
 class Guest:
-    """One invocation: `run` or `declare` once, then `answer` and `reject` until `ended`, then `close`.
+    """One invocation: `run` or `declare` once, then `answer` until `ended`, then `close`.
 
     To make one takes most of the time (the prelude), so it can be made before it is known what it will run.
     """
@@ -132,11 +132,6 @@ class Guest:
         self._context = context
         self._limit(limits)
         self._enter = context.eval(_PRELUDE)
-
-    @property
-    def waits(self) -> bool:
-        """Whether the script waits for an answer."""
-        return bool(self._asked)
 
     def run(self, invocation: Invocation, sink: Sink, limits: Limits | None = None) -> None:
         """Load the script and call the handler. Returns when the script has ended or waits for answers.
@@ -167,11 +162,9 @@ class Guest:
 
     def answer(self, request_id: int, value: str) -> None:
         """Settle a request with a value (JSON text), and let the script go on."""
-        self._settle(request_id, True, value)
-
-    def reject(self, request_id: int, message: str) -> None:
-        """Settle a request with an error that the script may catch, and let the script go on."""
-        self._settle(request_id, False, message)
+        if request_id in self._asked and not self.ended:
+            self._asked.remove(request_id)
+            self._step("settle", request_id, value)
 
     def close(self) -> None:
         """Free the context now. A context and what it calls hold each other: nothing else would free it soon."""
@@ -205,11 +198,6 @@ class Guest:
         except (ValueError, MemoryError) as error:
             self._end(ScriptError(phase="load", name=type(error).__name__, message=str(error)))
         return not self.ended
-
-    def _settle(self, request_id: int, ok: bool, text: str) -> None:
-        if request_id in self._asked and not self.ended:
-            self._asked.remove(request_id)
-            self._step("settle", request_id, ok, text)
 
     def _step(self, *arguments: object) -> None:
         """Enter the engine, then do what has become due, until the script has ended or waits."""
@@ -251,8 +239,8 @@ class Guest:
                 return self._request(request_id, Kind(kind), name, params)
             case "log", (str(line),):
                 self._log(json.loads(line))
-            case "done", (str(value),):
-                self._done(value)
+            case "done", (str(value), bool(is_given)):
+                self._done(value, is_given)
             case "fail", (str(said),):
                 self._fail(said)
             case _:
@@ -293,9 +281,9 @@ class Guest:
         if self._log_lines <= self._limits.log_lines:
             self._sink.log(line)
 
-    def _done(self, value: str) -> None:
+    def _done(self, value: str, is_given: bool) -> None:
         too_large = len(value.encode()) > self._limits.value_bytes
-        self._end(self._too_large() if too_large else Value(value=value))
+        self._end(self._too_large() if too_large else Value(value=value, is_given=is_given))
 
     def _too_large(self) -> SizeLimit:
         limit = self._limits.value_bytes

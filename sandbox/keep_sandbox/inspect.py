@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from keep_sandbox.checks import check, used_methods
+from keep_sandbox.checks import check, used_methods, warnings
 from keep_sandbox.declaration import (
     PROBLEMS_SHOWN_MAX,
     Code,
@@ -17,6 +17,8 @@ from keep_sandbox.declaration import (
     Problem,
     RawDeclaration,
     declared,
+    is_readable,
+    is_sound,
 )
 from keep_sandbox.engine import Guest, Sink
 from keep_sandbox.handlers import places_of_declaration
@@ -27,6 +29,9 @@ from keep_sandbox.outcomes import Ending, Kind, Place, SizeLimit, Value
 from keep_sandbox.syntax import Node, Tree
 
 _USES_MAX = 1_000
+_WORDS_MAX = 600
+_PROBLEMS_MAX = 1_000_000
+"""More than a script of the greatest size can have."""
 
 
 class _Ending:
@@ -55,7 +60,9 @@ def inspect(
     inspect_with(guest, source, methods, limits, ending)
     guest.close()
     assert isinstance(ending.ending, Value), "an inspection always has an answer"
-    return msgspec.json.decode(ending.ending.value, type=Inspection)
+    found = believed(ending.ending.value)
+    assert found is not None, "what was found here can be"
+    return found
 
 
 def inspect_with(
@@ -67,6 +74,30 @@ def inspect_with(
     assert loaded.ending is not None, "a script that is offered nothing waits for nothing"
     inspection = _inspection(source, loaded.ending, methods, limits)
     sink.end(Value(value=msgspec.json.encode(inspection).decode()))
+
+
+def believed(text: str) -> Inspection | None:
+    """What a worker says about a script, if that can be: it may have been taken over by that very script.
+
+    A declaration without problems is judged again; one with problems is left out unless it can be read. What the worker
+    says of problems is shown to people, and bounded.
+    """
+    try:
+        inspection = msgspec.json.decode(text, type=Inspection)
+    except (msgspec.MsgspecError, RecursionError):
+        return None
+    told = [*inspection.problems, *inspection.warnings]
+    is_bounded = (
+        max(len(inspection.problems), len(inspection.warnings)) <= PROBLEMS_SHOWN_MAX
+        and max(len(inspection.uses), len(inspection.places)) <= _USES_MAX
+        and all(len(each.message) <= _WORDS_MAX and len(each.hint) <= _WORDS_MAX for each in told)
+        and len(inspection.problems) <= inspection.problem_count <= _PROBLEMS_MAX
+    )
+    declares = inspection.declaration
+    if not is_bounded or (not inspection.problems and (declares is None or not is_sound(declares))):
+        return None
+    is_kept = declares is None or is_readable(declares)
+    return inspection if is_kept else msgspec.structs.replace(inspection, declaration=None)
 
 
 def _inspection(source: str, ending: Ending, methods: Mapping[str, MethodKind] | None, limits: Limits) -> Inspection:
@@ -91,6 +122,7 @@ def _inspection(source: str, ending: Ending, methods: Mapping[str, MethodKind] |
         declaration=declaration,
         problems=shown,
         problem_count=len(problems),
+        warnings=[_bounded(warning, limits) for warning in warnings(tree)[:PROBLEMS_SHOWN_MAX]],
         uses=used_methods(tree)[:_USES_MAX],
         places=_places(parts) if declaration is not None else {},
     )
@@ -110,5 +142,5 @@ def _places(parts: Mapping[Path, Node]) -> dict[str, Place]:
 
 
 def _bounded(problem: Problem, limits: Limits) -> Problem:
-    message = problem.message[: min(limits.error_chars, 600)]
-    return msgspec.structs.replace(problem, message=message, hint=problem.hint[:600])
+    message = problem.message[: min(limits.error_chars, _WORDS_MAX)]
+    return msgspec.structs.replace(problem, message=message, hint=problem.hint[:_WORDS_MAX])

@@ -35,7 +35,7 @@ class _Outcome(msgspec.Struct, frozen=True, tag=True, forbid_unknown_fields=True
 
 
 class Request(_Outcome, frozen=True, kw_only=True):
-    """The script asks the host for something and waits. Answer it, reject it, or refuse it."""
+    """The script asks the host for something and waits. Answer it or refuse it."""
 
     id: int
     kind: Kind
@@ -49,6 +49,8 @@ class Value(_Outcome, frozen=True, kw_only=True):
     """The handler returned. `value` is JSON text; `undefined` has become `null`."""
 
     value: str
+    is_given: bool = True
+    """False when it returned nothing, or `undefined`: then `value` is `null` too, and means nothing."""
 
 
 class Mutation(_Outcome, frozen=True, kw_only=True):

@@ -228,15 +228,16 @@
     } catch (error) {
       return fail(error);
     }
-    bridge("done", text);
+    // JSON has no `undefined`: whether anything was returned is said beside it.
+    bridge("done", text, value !== undefined);
   };
 
   // --- requests to the host ----------------------------------------------------------------------------------------
 
   const request = (kind, name, params) => {
     const id = ++lastId;
-    const promise = new RealPromise((resolve, reject) => {
-      pending[id] = { __proto__: null, resolve, reject };
+    const promise = new RealPromise((resolve) => {
+      pending[id] = resolve;
     });
     outstanding++;
     // True: this was the last word of the script. The engine stops it here, and no `catch` or `finally` sees it.
@@ -244,15 +245,11 @@
     return promise;
   };
 
-  class ToolError extends RealError {}
-  defineProperty(ToolError.prototype, "name", { __proto__: null, value: "ToolError", configurable: true });
-
-  const settle = (id, ok, text) => {
-    const entry = pending[id];
+  const settle = (id, text) => {
+    const resolve = pending[id];
     delete pending[id];
     outstanding--;
-    if (ok) entry.resolve(jsonParse(text));
-    else entry.reject(new ToolError(text));
+    resolve(jsonParse(text));
     if (outstanding === 0 && whenQuiet !== null) {
       const go = whenQuiet;
       whenQuiet = null;
@@ -275,6 +272,8 @@
   let scope = null;
   const waiting = [];
   let firstWaiting = 0;
+  let opensItems = false;
+  let returned = null; // what the handler of a job has returned, while something that it began still goes on
 
   const withItem = (id, title, body) => {
     if (typeof id !== "string" || id === "") throw new RealTypeError("ctx.withItem: the id is a non-empty string");
@@ -283,8 +282,17 @@
     }
     if (typeof body !== "function") throw new RealTypeError("ctx.withItem: the third argument is a function");
     const params = argsText({ __proto__: null, id, title });
+    // Made here, where it is known who called: its place is that of the call.
+    const unfinished = new RealError(
+      `the handler returned while item ${jsonText(cut(id, 80))} was not finished: ` +
+        "`await` every `ctx.withItem` (use `for … of`, not `forEach`)",
+    );
     return new RealPromise((resolve) => {
-      waiting[waiting.length] = { __proto__: null, id, title, body, params, resolve };
+      if (returned !== null) {
+        if (returned.unfinished === null) returned.unfinished = unfinished;
+        return;
+      }
+      waiting[waiting.length] = { __proto__: null, id, title, body, params, unfinished, resolve };
       if (scope === null) openScope();
     });
   };
@@ -320,7 +328,16 @@
     );
   };
 
+  // A job is over when nothing that it began goes on: an item that it opens later would be left out without a word.
+  const finish = (value) => {
+    if (scope !== null) fail(scope.unfinished);
+    else if (opensItems) returned = { __proto__: null, value, unfinished: null };
+    else done(value);
+  };
+
+  // Nothing is to be done any more, and nothing is asked for.
   const stuck = () => {
+    if (returned !== null) return returned.unfinished === null ? done(returned.value) : fail(returned.unfinished);
     if (scope === null || firstWaiting >= waiting.length) return;
     fail(new RealTypeError(`ctx.withItem cannot be nested: "${scope.id}" waits for "${waiting[firstWaiting].id}"`));
   };
@@ -400,7 +417,7 @@
         phase = "run";
         const all = [ctx];
         for (let i = 0; i < given.length; i++) all[i + 1] = given[i];
-        then(settled(() => apply(handler, owner, all)), done, fail);
+        then(settled(() => apply(handler, owner, all)), finish, fail);
       },
       fail,
     );
@@ -509,6 +526,20 @@
   const absent = ["eval", "SharedArrayBuffer", "Atomics", "WeakRef", "FinalizationRegistry", "performance"];
   for (let i = 0; i < absent.length; i++) delete globalThis[absent[i]];
 
+  // JSON text is made from values and from nothing else: with `rawJSON` a script would write numbers (`1e400`) that no
+  // value has, and that nobody who reads them later can hold. Nor is a reviver handed the text that it revives.
+  delete JSON.rawJSON;
+  delete JSON.isRawJSON;
+  const { parse } = {
+    parse(text, reviver) {
+      if (typeof reviver !== "function") return jsonParse(text);
+      return jsonParse(text, function (key, value) {
+        return apply(reviver, this, [key, value]);
+      });
+    },
+  };
+  defineProperty(JSON, "parse", replaceable(parse));
+
   // A stack trace hook would be handed our own functions.
   const locked = (value) => ({ __proto__: null, value, writable: false, configurable: false });
   defineProperty(RealError, "prepareStackTrace", locked(undefined));
@@ -539,7 +570,7 @@
 
   // --- the way in, for the engine alone ----------------------------------------------------------------------------
 
-  return (what, a, b, c) => {
+  return (what, a, b) => {
     switch (what) {
       case "configure": {
         const given = jsonParse(a);
@@ -547,6 +578,8 @@
         now = given.now_ms;
         random = given.seed | 0;
         ctx = buildContext(given.capabilities);
+        // Where a mutation ends the script there are no items.
+        opensItems = !given.capabilities.mutation_is_terminal;
         return;
       }
       case "arm":
@@ -560,7 +593,7 @@
       case "declare":
         return declare(a);
       case "settle":
-        return settle(a, b, c);
+        return settle(a, b);
       case "stuck":
         return stuck();
     }

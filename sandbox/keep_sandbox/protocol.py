@@ -52,21 +52,13 @@ class Answer(_Frame, frozen=True):
     value: str
 
 
-class Reject(_Frame, frozen=True):
-    """The error that a request gets, which the script may catch."""
-
-    call: int
-    id: int
-    message: str
-
-
 class Abort(_Frame, frozen=True):
     """The host refused a request: drop the script."""
 
     call: int
 
 
-ToWorker: TypeAlias = Run | Inspect | Answer | Reject | Abort
+ToWorker: TypeAlias = Run | Inspect | Answer | Abort
 
 
 # Worker to host.

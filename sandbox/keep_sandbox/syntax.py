@@ -63,15 +63,12 @@ class Node:
             yield node
             node = node.parent
 
-    def following(self) -> "Node | None":
-        """The next sibling that is not a comment."""
-        if self.parent is None:
-            return None
-        for index in range(self._index + 1, len(self.parent.children)):
-            node = self.parent.children[index]
-            if node.kind not in ("comment", "empty_statement"):
-                return node
-        return None
+    def later(self) -> "Iterator[Node]":
+        """The siblings after this one, but for comments."""
+        siblings = self.parent.children if self.parent is not None else []
+        for index in range(self._index + 1, len(siblings)):
+            if siblings[index].kind not in ("comment", "empty_statement"):
+                yield siblings[index]
 
 
 class Tree:

@@ -13,7 +13,7 @@ from keep_sandbox.outcomes import Ending, Kind, Mutation, Outcome, Refused, Requ
 
 
 class TrustedCall:
-    """One invocation, driven by its caller: `next`, then `answer`, `reject` or `refuse`, until the end."""
+    """One invocation, driven by its caller: `next`, then `answer` or `refuse`, until the end."""
 
     def __init__(self, invocation: Invocation, limits: Limits = TRUSTED_LIMITS) -> None:
         self.logs: list[str] = []
@@ -38,11 +38,6 @@ class TrustedCall:
         """Give a request its answer, as JSON text, and let the script go on."""
         assert self._guest is not None, "a request comes before its answer"
         self._guest.answer(request_id, value)
-
-    def reject(self, request_id: int, message: str) -> None:
-        """Give a request an error that the script may catch, and let the script go on."""
-        assert self._guest is not None, "a request comes before its answer"
-        self._guest.reject(request_id, message)
 
     def refuse(self, reason: str) -> Refused:
         """End the invocation. The script does not learn of it."""

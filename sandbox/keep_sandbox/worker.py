@@ -24,7 +24,6 @@ from keep_sandbox.protocol import (
     Inspect,
     Logged,
     Ready,
-    Reject,
     Run,
     ToWorker,
     encode,
@@ -83,12 +82,10 @@ class _Worker:
             case Inspect():
                 self._begin(frame.call, self._limits.inspect_cpu_ms)
                 inspect_with(self._guest, frame.source, frame.methods, self._limits, self)
-            case Answer() | Reject() | Abort() if frame.call != self._call or not self._is_running:
+            case Answer() | Abort() if frame.call != self._call or not self._is_running:
                 return  # for a script that has ended meanwhile
             case Answer():
                 self._guest.answer(frame.id, frame.value)
-            case Reject():
-                self._guest.reject(frame.id, frame.message)
             case Abort():
                 self._finish()
                 return

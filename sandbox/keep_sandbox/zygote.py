@@ -58,7 +58,11 @@ class _Zygote:
         poll.register(wake_reader, select.POLLIN)
         if hasattr(os, "pidfd_open"):
             # The socket's end tells the same, unless somebody else inherited the host's end of it.
-            poll.register(os.pidfd_open(self._options.host), select.POLLIN)
+            try:
+                host = os.pidfd_open(self._options.host)
+            except ProcessLookupError:
+                return  # the host was killed while this process started
+            poll.register(host, select.POLLIN)
         if os.getppid() != self._options.host:
             return
         # What is alive now stays: children share its pages as long as no collection touches them.

@@ -1,7 +1,8 @@
 """A worker that was taken over: in the jail as any other, but it runs what the test tells it, as Python.
 
 The zygote is a fresh interpreter that looks where the host looks, so a `sitecustomize` on the host's path is how it
-is replaced. The "source" of an invocation is then Python, run by the worker when the invocation arrives.
+is replaced. The "source" of an invocation is then Python, run by the worker when the invocation arrives. In a script
+that a runtime takes it is a comment: between `/*python` and `*/`.
 """
 
 from pathlib import Path
@@ -20,7 +21,11 @@ libc.syscall(39)
 
 class Compromised(keep_sandbox.worker._Worker):
     def _receive(self, frame):
+        if not isinstance(frame, protocol.Run):
+            return super()._receive(frame)
         code = frame.invocation.source
+        if "/*python" in code:
+            code = code.partition("/*python")[2].partition("*/")[0]
         exec(compile(code, "<attack>", "exec"), {**globals(), "worker": self, "frame": frame, "say": self._write})
 
 

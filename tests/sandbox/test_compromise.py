@@ -132,6 +132,48 @@ async def test_the_hosts_own_time_does_not_count_as_the_guests() -> None:
         assert await call.next() == Value(value="1")
 
 
+SLOW_READER = """
+for number in range(1, 11):
+    say(protocol.encode(protocol.Asked(1, number, Kind.READ, 'gmail.search', '{}')))
+    until = time.monotonic() + 0.2
+    while time.monotonic() < until:
+        pass
+    left = int.from_bytes(os.read(3, 4), 'big')
+    while left:
+        left -= len(os.read(3, left))
+say(protocol.encode(protocol.Ended(1, Value(value='1'))))
+"""
+
+
+@pytest.mark.usefixtures("taken_over")
+async def test_a_worker_that_does_not_read_its_answers_uses_up_its_own_time() -> None:
+    answers: list[int] = []
+
+    def large(request: Request) -> str:
+        answers.append(request.id)
+        return f'"{"x" * 1_000_000}"'  # more than a socket holds
+
+    async with SandboxPool.open(limits=Limits(wall_ms=300)) as pool:
+        # Each answer waits for less than the limit; all of them together do not.
+        assert await run(pool, attack(SLOW_READER), large) == WallLimit()
+    assert 1 <= len(answers) <= 2
+
+
+@pytest.mark.usefixtures("taken_over")
+async def test_a_worker_that_never_reads_is_ended_however_many_answers_it_is_owed() -> None:
+    code = (
+        "[say(protocol.encode(protocol.Asked(1, n, Kind.READ, 'gmail.search', '{}'))) for n in (1, 2, 3)]\n"
+        "while True: pass"
+    )
+    async with SandboxPool.open(limits=Limits(wall_ms=300)) as pool, pool.invoke("w", attack(code)) as call:
+        requests = [await call.next() for _ in range(3)]
+        assert all(isinstance(each, Request) for each in requests)
+        await call.answer(1, f'"{"x" * 1_000_000}"')
+        # Two requests are still unanswered: the host has the word, and would have waited for ever.
+        with anyio.fail_after(10):
+            assert await call.next() == WallLimit()
+
+
 FORGED = {
     "a length of zero": "say(bytes(4))",
     "a length beyond the limit": "say(b'\\xff\\xff\\xff\\xff')",
@@ -145,6 +187,9 @@ FORGED = {
     "an answer for another call": "say(protocol.encode(protocol.Ended(2, Value(value='1'))))",
     "a value that is not JSON": "say(protocol.encode(protocol.Ended(1, Value(value='{'))))",
     "a value with half a character": "say(protocol.encode(protocol.Ended(1, Value(value='\"\\\\ud800\"'))))",
+    "a number that nobody can hold": "say(protocol.encode(protocol.Ended(1, Value(value='[1e400]'))))",
+    "a request with such a number": "say(protocol.encode(protocol.Asked(1, 1, Kind.READ, 'gmail.search', '1E+999')))",
+    "an integer that is too long": "say(protocol.encode(protocol.Ended(1, Value(value='1' * 5000))))",
     "a value that is too deep": "say(protocol.encode(protocol.Ended(1, Value(value='['*100 + ']'*100))))",
     "a value that is far too deep": "say(protocol.encode(protocol.Ended(1, Value(value='['*100000))))",
     "a value that is too large": "say(protocol.encode(protocol.Ended(1, Value(value='\"' + 'x'*2000000 + '\"'))))",
@@ -220,21 +265,52 @@ async def test_random_bytes_from_a_worker_never_trouble_the_host() -> None:
 @pytest.mark.usefixtures("taken_over")
 async def test_nothing_that_a_worker_says_after_its_mutation_counts() -> None:
     code = (
-        "say(protocol.encode(protocol.Asked(1, 1, Kind.MUTATION, 'gmail.send', str(os.getpid()))))\n"
-        "say(protocol.encode(protocol.Asked(1, 2, Kind.MUTATION, 'gmail.send', '{\"to\":2}')))\n"
-        "say(protocol.encode(protocol.Logged(1, 'AFTER')))\n"
-        "say(protocol.encode(protocol.Ended(1, Value(value='1'))))\n"
-        "say(protocol.encode(protocol.Idle(1)))\n"
+        "if frame.invocation.args == '[2]':\n"
+        "    say(protocol.encode(protocol.Ended(frame.call, Value(value=str(os.getpid())))))\n"
+        "else:\n"
+        "    say(protocol.encode(protocol.Asked(1, 1, Kind.MUTATION, 'gmail.send', str(os.getpid()))))\n"
+        "    say(protocol.encode(protocol.Asked(1, 2, Kind.MUTATION, 'gmail.send', '{\"to\":2}')))\n"
+        "    say(protocol.encode(protocol.Logged(1, 'AFTER')))\n"
+        "    say(protocol.encode(protocol.Ended(1, Value(value='1'))))\n"
+        "    say(protocol.encode(protocol.Idle(1)))\n"
     )
     async with SandboxPool.open() as pool:
-        async with pool.invoke("w", attack(code)) as call:
+        async with pool.invoke("w", invocation(code, args="[1]")) as call:
             mutation = await drive(call)
         assert isinstance(mutation, Mutation)
         assert call.logs == []
         # What it said beside is found when the worker is wanted again, and is the end of it.
-        outcome = await run(pool, attack("say(protocol.encode(protocol.Ended(1, Value(value=str(os.getpid())))))"))
+        outcome = await run(pool, invocation(code, args="[2]"))
         assert isinstance(outcome, Value)
         assert outcome.value != mutation.params
+
+
+STAYS = """
+def obey(frame):
+    say(protocol.encode(protocol.Asked(frame.call, 1, Kind.MUTATION, 'bank.pay', '{"to":"attacker"}')))
+worker._receive = obey
+say(protocol.encode(protocol.Ended(frame.call, Value(value='1'))) + protocol.encode(protocol.Idle(frame.call)))
+"""
+HONEST = (
+    "say(protocol.encode(protocol.Ended(frame.call, Value(value='2'))) + protocol.encode(protocol.Idle(frame.call)))"
+)
+BANK = Capabilities(connectors={"bank": {"pay": "mutation"}})
+
+
+@pytest.mark.usefixtures("taken_over")
+async def test_a_worker_that_a_script_took_over_does_not_meet_the_next_script() -> None:
+    async with SandboxPool.open() as pool:
+        assert await run(pool, attack(STAYS)) == Value(value="1")
+        assert await run(pool, attack(HONEST, BANK)) == Value(value="2")
+
+
+@pytest.mark.usefixtures("taken_over")
+async def test_a_worker_is_gone_when_another_version_runs_even_if_the_script_is_the_same() -> None:
+    once = f"if frame.invocation.args == '[1]':{STAYS}".replace("\n", "\n    ") + f"\nelse:\n    {HONEST}"
+    async with SandboxPool.open() as pool:
+        assert await run(pool, invocation(once, args="[1]")) == Value(value="1")
+        pool.drop_workers("w")
+        assert await run(pool, invocation(once, args="[2]", capabilities=BANK)) == Value(value="2")
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads a process's memory as Linux shows it")

@@ -170,7 +170,7 @@ def test_code_after_the_mutation_is_found(mutate: str, has_problem: bool) -> Non
             Code.TOPIC_NOT_PUBLISHED,
         ),
         ("async next(ctx) {}", Code.PREPARE_MISSING),
-        ("publishes: ['nowhere'], async prepare(ctx) {}", Code.TOPIC_UNKNOWN),
+        ("publishes: ['nowhere'], async prepare(ctx) {}, async next(ctx) {}", Code.TOPIC_UNKNOWN),
         ("async prepare(ctx) { return eval('1') }", Code.DYNAMIC_CODE),
         ("async prepare(ctx) { return await import('fs') }", Code.DYNAMIC_CODE),
         ("async prepare(ctx) { await fetch('https://example.com') }", Code.GLOBAL_UNKNOWN),
@@ -236,6 +236,26 @@ def test_two_consumers_on_a_topic_are_found_at_the_second() -> None:
     inspection = inspect(source)
     assert found(inspection) == [(Code.TOPIC_SHARED, 3)]
     assert inspection.problems[0].handler == "consumers.b"
+
+
+@pytest.mark.parametrize(
+    ("fields", "is_right"),
+    [
+        ("publishes: ['u']", False),
+        ("publishes: ['u'], mutate() {}", False),
+        ("publishes: 'u'", False),
+        ("publishes: ['u'], next() {}", True),
+        ("publishes: []", True),
+        ("next() {}", True),
+        ("", True),
+    ],
+)
+def test_a_consumer_that_publishes_without_next_is_a_problem(fields: str, is_right: bool) -> None:
+    inspection = inspect(f"""export default Keep.workflow({{ name: "w", topics: ["t", "u"], consumers: {{
+      c: Keep.consumer({{ subscribe: ["t"], prepare() {{}},
+        {fields} }}) }} }});""")
+    assert found(inspection) == ([] if is_right else [(Code.NEXT_MISSING, 3)])
+    assert all(problem.handler == "consumers.c" and "next" in problem.hint for problem in inspection.problems)
 
 
 def test_an_unknown_topic_is_found_wherever_it_is_named() -> None:

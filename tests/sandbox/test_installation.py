@@ -2,11 +2,13 @@
 
 import sys
 from pathlib import Path
+from typing import Any
 
+import msgspec
 import pytest
 
 from keep_actors.sandbox_pool import SandboxPool, SandboxUnavailable
-from keep_sandbox import EngineUnsuitable, JailUnavailable, Limits, Mutation, Value
+from keep_sandbox import DecoderUnsuitable, EngineUnsuitable, JailUnavailable, Limits, Mutation, Value
 from keep_sandbox import jail as jail_module
 from keep_sandbox.engine import ENGINE_VERSION, check_installation
 from keep_sandbox.seccomp import program
@@ -40,6 +42,19 @@ def test_another_version_of_the_engine_is_refused(tmp_path: Path, monkeypatch: p
 async def test_a_pool_does_not_open_with_two_engines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(pretend_installed(tmp_path, "quickjs", "1.19.4"))
     with pytest.raises(EngineUnsuitable):
+        async with SandboxPool.open(mode="thread"):
+            pass
+
+
+@pytest.mark.anyio
+async def test_a_decoder_that_does_not_check_what_it_keeps_raw_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    checked = msgspec.json.decode
+
+    def lazy(data: bytes, *, type: Any = Any) -> Any:  # noqa: A002  # as msgspec calls it
+        return msgspec.Raw(data) if type is msgspec.Raw else checked(data, type=type)
+
+    monkeypatch.setattr(msgspec.json, "decode", lazy)
+    with pytest.raises(DecoderUnsuitable, match=r"msgspec .* takes '' for JSON"):
         async with SandboxPool.open(mode="thread"):
             pass
 

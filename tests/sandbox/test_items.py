@@ -2,7 +2,9 @@
 
 import json
 
-from keep_sandbox import Invocation, Kind, Request, ScriptError, Value
+import pytest
+
+from keep_sandbox import Invocation, Kind, Place, Request, ScriptError, Value
 from tests.sandbox.world import ITEMS, Trace, invocation, trusted
 
 
@@ -88,3 +90,52 @@ def test_a_scope_needs_an_id_a_title_and_a_function() -> None:
     assert trusted(job(body), host).outcome == Value(
         value='["TypeError","TypeError","TypeError","TypeError","TypeError"]'
     )
+
+
+ONE = "async () => { await ctx.gmail.send({}) }"
+FORGOTTEN = {
+    "a bare call": (f"ctx.withItem('a', 'A', {ONE})", "a"),
+    "in forEach": (f"['a','b'].forEach(async id => {{ await ctx.withItem(id, 'T', {ONE}) }})", "a"),
+    "without braces": (f"['a','b'].forEach(id => ctx.withItem(id, 'T', {ONE}))", "a"),
+    "the winner of a race": (f"await Promise.race(['a','b'].map(id => ctx.withItem(id, 'T', {ONE})))", "b"),
+    "any": (f"await Promise.any(['a','b'].map(id => ctx.withItem(id, 'T', {ONE})))", "b"),
+    "after a finished one": (f"await ctx.withItem('a', 'A', {ONE}); ctx.withItem('b', 'B', {ONE}); return 1", "b"),
+    "inside another": ("await ctx.withItem('a', 'A', () => { ctx.withItem('b', 'B', () => 1) })", "b"),
+    "after a read": (
+        f"['a','b'].forEach(async id => {{ await ctx.gmail.search({{}}); await ctx.withItem(id, 'T', {ONE}) }})",
+        "a",
+    ),
+    "after a while": (
+        f"(async () => {{ for (let i = 0; i < 99; i++) await null; await ctx.withItem('a', 'T', {ONE}) }})()",
+        "a",
+    ),
+}
+
+
+@pytest.mark.parametrize(("body", "item"), FORGOTTEN.values(), ids=FORGOTTEN)
+def test_a_handler_that_returns_before_an_item_is_finished_is_an_error_that_says_so(body: str, item: str) -> None:
+    outcome = trusted(job(body), host).outcome
+    assert isinstance(outcome, ScriptError)
+    assert f'the handler returned while item "{item}" was not finished' in outcome.message
+    assert "`await` every `ctx.withItem` (use `for … of`, not `forEach`)" in outcome.message
+
+
+def test_an_item_that_nobody_waited_for_is_shown_where_it_was_opened() -> None:
+    outcome = trusted(job("\n\n  ctx.withItem('a', 'A', () => 1)"), host).outcome
+    assert isinstance(outcome, ScriptError)
+    assert outcome.place == Place(3, 7)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "return ctx.withItem('a', 'A', () => 1)",
+        "const p = ctx.withItem('a', 'A', () => 1); return await p",
+        "ctx.withItem('a', 'A', () => 1); return await ctx.withItem('b', 'B', () => 1)",
+        "return (await Promise.all(['a','b'].map(id => ctx.withItem(id, 'T', () => 1))))[1]",
+        "let n; await ctx.withItem('a', 'A', () => 1).then(value => { n = value }); return n",
+        "ctx.gmail.search({}).then(() => ctx.gmail.search({})); return 1",
+    ],
+)
+def test_items_that_are_waited_for_in_whatever_way_are_all_right(body: str) -> None:
+    assert trusted(job(body), host).outcome == Value(value="1")

@@ -5,6 +5,7 @@ import os
 import random
 import select
 import signal
+import socket
 import subprocess
 import sys
 import textwrap
@@ -12,10 +13,12 @@ import time
 from pathlib import Path
 
 import anyio
+import msgspec
 import pytest
 
 from keep_actors.sandbox_pool import PoolPolicy, SandboxPool, SandboxUnavailable
 from keep_sandbox import Limits, Request, Value, WorkerLost
+from keep_sandbox.zygote import ZygoteOptions
 from tests.sandbox.world import drive, needs_jail, prepare, run
 
 pytestmark = [pytest.mark.anyio, needs_jail]
@@ -211,6 +214,17 @@ def test_a_host_that_is_killed_leaves_no_process_behind(state: str, anyio_backen
         assert watched.still_there_after(1) == []
 
 
+def test_a_zygote_whose_host_was_killed_as_it_started_ends_without_a_word() -> None:
+    with subprocess.Popen([sys.executable, "-c", ""]) as host:
+        host.wait()
+    ours, control = socket.socketpair()
+    with ours, control:
+        options = ZygoteOptions(control=control.fileno(), host=host.pid, mode="jailed", limits=Limits(), invocations=1)
+        command = [sys.executable, "-m", "keep_sandbox.zygote", msgspec.json.encode(options).decode()]
+        ended = subprocess.run(command, pass_fds=[control.fileno()], capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stderr) == (0, "")
+
+
 async def test_a_worker_serves_a_bounded_number_of_invocations() -> None:
     async with SandboxPool.open(policy=PoolPolicy(invocations_max=3, spares=1)) as pool:
         before = pool.stats.spawned
@@ -227,6 +241,36 @@ async def test_a_worker_belongs_to_one_workflow() -> None:
                 await drive(call)
                 seen.setdefault(workflow_id, set()).add(call.worker.pid)  # type: ignore[attr-defined]
         assert sum(map(len, seen.values())) == len(set().union(*seen.values())) == 3
+
+
+async def test_a_worker_belongs_to_one_script_of_its_workflow() -> None:
+    async with SandboxPool.open() as pool:
+        seen: dict[str, set[int]] = {}
+        for body in ["return 1", "return 2"] * 3:
+            async with pool.invoke("w", prepare(body)) as call:
+                await drive(call)
+                seen.setdefault(body, set()).add(call.worker.pid)  # type: ignore[attr-defined]
+        assert sum(map(len, seen.values())) == len(set().union(*seen.values())) == 2
+
+
+async def test_dropped_workers_are_ended_and_busy_ones_end_with_what_they_do() -> None:
+    async with SandboxPool.open() as pool:
+        async with pool.invoke("w", HEALTHY) as call:
+            await drive(call)
+            idle = call.worker  # type: ignore[attr-defined]
+        async with pool.invoke("other", HEALTHY) as call:
+            await drive(call)
+        async with pool.invoke("w", prepare("return (await ctx.gmail.search({})).length + 0")) as call:
+            request = await call.next()
+            assert isinstance(request, Request)
+            pool.drop_workers("w")
+            busy = call.worker  # type: ignore[attr-defined]
+            await call.answer(request.id, "[1]")
+            assert await call.next() == Value(value="1")
+        with anyio.fail_after(5):
+            await idle.exited.wait()
+            await busy.exited.wait()
+        assert pool.stats.kept == 1
 
 
 async def test_a_worker_that_is_idle_for_long_is_ended() -> None:

@@ -198,3 +198,17 @@ def test_an_address_that_is_none_is_refused_before_anything_runs(address: str) -
 def test_an_invalid_value_and_a_plain_type_error_are_told_apart() -> None:
     assert isinstance(trusted(prepare("return {a:1n}")).outcome, InvalidValue)
     assert isinstance(trusted(prepare("throw new TypeError('a: a BigInt is not JSON')")).outcome, ScriptError)
+
+
+@pytest.mark.parametrize(
+    ("body", "outcome"),
+    [
+        ("return null", Value(value="null")),
+        ("return", Value(value="null", is_given=False)),
+        ("return undefined", Value(value="null", is_given=False)),
+        ("", Value(value="null", is_given=False)),
+        ("return [undefined]", Value(value="[null]")),
+    ],
+)
+def test_nothing_that_is_returned_is_told_apart_from_null(body: str, outcome: Value) -> None:
+    assert trusted(prepare(body)).outcome == outcome

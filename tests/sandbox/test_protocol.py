@@ -1,6 +1,7 @@
 """The host's side of the conversation, fuzzed: hostile bytes are refused, and cost neither the host nor its time."""
 
 import json
+from typing import get_args
 
 import msgspec
 import pytest
@@ -8,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from keep_sandbox import Capabilities, Invocation, Limits, Mutation, Request, Value
-from keep_sandbox.conversation import Conversation, Violation, check_json
+from keep_sandbox.conversation import Conversation, Violation
+from keep_sandbox.json_text import UnfitText, check_json
 from keep_sandbox.outcomes import Kind
 from keep_sandbox.protocol import (
     Answer,
@@ -21,6 +23,7 @@ from keep_sandbox.protocol import (
     Logged,
     Ready,
     Run,
+    ToWorker,
     encode,
     from_worker,
     to_worker,
@@ -133,7 +136,7 @@ def test_depth_is_measured_without_recursion(depth: int) -> None:
     if depth <= 64:
         check_json(text, LIMITS)
     else:
-        with pytest.raises(Violation):
+        with pytest.raises(UnfitText):
             check_json(text, LIMITS)
 
 
@@ -144,7 +147,7 @@ def test_a_wide_value_is_not_a_deep_one() -> None:
 @pytest.mark.parametrize("inside", ["[" * 100, "{" * 100, '\\"[' * 100, "\\\\[" * 100])
 def test_brackets_inside_strings_do_not_count(inside: str) -> None:
     check_json(f'[["{inside}"],{{"{inside}":[]}}]', LIMITS)
-    with pytest.raises(Violation):
+    with pytest.raises(UnfitText):
         check_json("[" * 64 + f'["{inside}"]' + "]" * 64, LIMITS)
 
 
@@ -158,7 +161,7 @@ def test_the_depth_of_a_value_is_what_its_parts_say(value: object) -> None:
     deep = depth(value)
     check_json(text, msgspec.structs.replace(LIMITS, value_depth=max(deep, 1)))
     if deep > 1:
-        with pytest.raises(Violation):
+        with pytest.raises(UnfitText):
             check_json(text, msgspec.structs.replace(LIMITS, value_depth=deep - 1))
 
 
@@ -166,6 +169,17 @@ def test_the_depth_of_a_value_is_what_its_parts_say(value: object) -> None:
 def test_a_length_that_cannot_be_is_refused_before_anything_is_kept(length: int) -> None:
     reader = FrameReader(from_worker, FRAME_BYTES_MAX)
     reader.feed(length.to_bytes(4, "big"))
+    with pytest.raises(BadFrame):
+        reader.next()
+
+
+def test_a_worker_obeys_four_words_and_says_five() -> None:
+    # Each of them is used by the runtime: what only tests used is a door that nobody watches.
+    assert {each.__name__ for each in get_args(ToWorker)} == {"Run", "Inspect", "Answer", "Abort"}
+    assert {each.__name__ for each in get_args(FromWorker)} == {"Ready", "Asked", "Logged", "Ended", "Idle"}
+    body = msgspec.msgpack.encode(["Reject", 1, 1, "no"])
+    reader = FrameReader(to_worker, FRAME_BYTES_MAX)
+    reader.feed(len(body).to_bytes(4, "big") + body)
     with pytest.raises(BadFrame):
         reader.next()
 

@@ -1,13 +1,15 @@
 """What may cross between a script and its host, and what a script is told when something may not."""
 
 import json
+import math
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from keep_sandbox import Capabilities, InvalidValue, Limits, Place, SizeLimit, Value
-from keep_sandbox.conversation import check_json
+from keep_sandbox import Capabilities, InvalidValue, Limits, Place, ScriptError, SizeLimit, Value
+from keep_sandbox.json_text import UnfitText, check_json
 from tests.sandbox.world import GMAIL, gmail, invocation, prepare, trusted
 
 
@@ -103,6 +105,95 @@ def test_large_integers_are_neither_cut_nor_rounded_on_the_way() -> None:
     trace = trusted(prepare(body), lambda _: "9007199254740991")
     assert trace.requests[0].params == '{"n":9007199254740991}'
     assert trace.outcome == Value(value="[9007199254740991,4294967296,-2147483649]")
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "return JSON.rawJSON('1e400')",
+        "await ctx.gmail.search({n:JSON.rawJSON('1e400')})",
+        "return Object.getOwnPropertyDescriptor(JSON, 'rawJSON').value('1e400')",
+        "return JSON.isRawJSON({})",
+    ],
+)
+def test_a_script_writes_no_number_that_no_value_has(body: str) -> None:
+    trace = trusted(prepare(body))
+    assert isinstance(trace.outcome, ScriptError)
+    assert trace.outcome.name == "TypeError"
+    assert trace.requests == []
+
+
+def test_a_reviver_is_given_values_and_not_their_text() -> None:
+    body = "const seen=[]; JSON.parse('[1e400]', function(...all){ seen.push(all.length); return all[1] }); return seen"
+    assert trusted(prepare(body)).outcome == Value(value="[2,2]")
+
+
+def test_a_reviver_works_as_everywhere() -> None:
+    body = (
+        'const read=JSON.parse(\'{"a":{"b":1},"c":2}\','
+        " function(k, v) { return k==='b' ? v+this.b : k==='c' ? undefined : v });"
+        "return [read, JSON.parse('[1]', 'no function'), JSON.parse.length, JSON.parse.name]"
+    )
+    assert trusted(prepare(body)).outcome == Value(value='[{"a":{"b":2}},[1],2,"parse"]')
+
+
+@pytest.mark.parametrize("number", ["1e400", "-1e400", "1E+309", "10e308", "0.1e99999999", "1e0000400", "9" * 201])
+@pytest.mark.parametrize("around", ["{}", "[1,{}]", '{{"a\\"1":{}}}', '["1e5",{}]', " {} "])
+def test_a_number_that_nobody_can_hold_is_not_taken(number: str, around: str) -> None:
+    with pytest.raises(UnfitText, match="number"):
+        check_json(around.format(number), Limits())
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "1e308",
+        "-1.7976931348623157e+308",
+        "1e-400",
+        "0e999",
+        "5e-324",
+        "18446744073709552000",
+        "9" * 200,
+        '"1e400"',
+        '{"1e400":1}',
+        f'"{"9" * 5000}"',
+        '["\\\\","1e400","\\""]',
+    ],
+)
+def test_a_number_that_can_be_held_is_taken_and_so_is_text_that_looks_like_another(text: str) -> None:
+    check_json(text, Limits())
+
+
+numbers = st.from_regex(r"-?(0|[1-9][0-9]{0,5})(\.[0-9]{1,4})?([eE][+-]?[0-9]{1,6})?", fullmatch=True)
+texts = st.recursive(
+    numbers | st.sampled_from(["9" * 200, "9" * 201, "9" * 5000, '"1e400"', "null"]) | st.text().map(json.dumps),
+    lambda inner: (
+        st.lists(inner, max_size=3).map(lambda each: f"[{','.join(each)}]")
+        | st.lists(st.tuples(st.sampled_from(['"a"', '"\\""', '"1e999"']), inner), max_size=3).map(
+            lambda each: f"{{{','.join(f'{key}:{value}' for key, value in each)}}}"
+        )
+    ),
+    max_leaves=8,
+)
+
+
+@settings(max_examples=400, deadline=None)
+@given(texts)
+def test_what_is_taken_can_be_decoded_by_every_reader_to_the_same(text: str) -> None:
+    try:
+        check_json(text, Limits())
+    except UnfitText:
+        return
+    # Of two members with one name every reader takes the last.
+    decoded = msgspec.json.decode(text)
+    assert decoded == json.loads(text)
+    assert msgspec.json.decode(msgspec.json.encode(decoded)) == decoded
+    json.loads(text, parse_int=finite, parse_float=finite)
+
+
+def finite(number: str) -> float:
+    assert math.isfinite(float(number))
+    return float(number)
 
 
 def test_arguments_that_are_left_out_are_undefined() -> None:

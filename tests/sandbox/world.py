@@ -63,21 +63,15 @@ def invocation(
     return Invocation(source=source, handler=handler, args=args, capabilities=capabilities, now_ms=NOW_MS, seed=seed)
 
 
-Reply = Callable[[Request], str | Exception | None]
-"""What the host does with a request: an answer as JSON text, an error to reject it with, or None to refuse it."""
+Reply = Callable[[Request], str | None]
+"""What the host does with a request: an answer as JSON text, or None to refuse it."""
 
 
-class Rejected(Exception):
-    """The request gets an error that the script may catch."""
-
-
-def gmail(request: Request) -> str | Exception | None:
-    """The host of the attacks: `fatal` is refused, `bad` is rejected, anything else finds two mails."""
+def gmail(request: Request) -> str | None:
+    """The host of the attacks: `fatal` and `bad` are refused, anything else finds two mails."""
     params = json.loads(request.params)
     query = params.get("q") if isinstance(params, dict) else None
-    if query == "fatal":
-        return None
-    return Rejected("nope") if query == "bad" else "[1,2]"
+    return None if query in ("fatal", "bad") else "[1,2]"
 
 
 async def drive(call: Call, reply: Reply = gmail) -> Outcome:
@@ -89,10 +83,7 @@ async def drive(call: Call, reply: Reply = gmail) -> Outcome:
         said = reply(outcome)
         if said is None:
             return await call.refuse("refused by the test")
-        if isinstance(said, Exception):
-            await call.reject(outcome.id, str(said))
-        else:
-            await call.answer(outcome.id, said)
+        await call.answer(outcome.id, said)
 
 
 async def run(pool: SandboxPool, invocation: Invocation, reply: Reply = gmail, workflow_id: str = "w") -> Outcome:
@@ -122,10 +113,7 @@ def trusted(invocation: Invocation, reply: Reply = gmail, limits: Limits | None 
         said = reply(outcome)
         if said is None:
             return Trace(call.refuse("refused by the test"), requests, call.logs)
-        if isinstance(said, Exception):
-            call.reject(outcome.id, str(said))
-        else:
-            call.answer(outcome.id, said)
+        call.answer(outcome.id, said)
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,132 @@
+"""Which code would run after a call, inside its function: the paths of control through a syntax tree.
+
+Branches exclude each other, and what returns, throws or breaks does not come to what is written below it. Conditions
+are not looked into: two that cannot both be true are taken for independent.
+"""
+
+import itertools
+from collections.abc import Iterable, Iterator, Set
+from typing import Final
+
+from keep_sandbox.syntax import FUNCTIONS, Node
+
+LOOPS: Final = ("for_statement", "for_in_statement", "while_statement", "do_statement")
+_BLOCKS: Final = ("statement_block", "switch_case", "switch_default", "switch_body")
+_LISTS: Final = ("array", "arguments")
+_IN_ORDER: Final = (
+    "binary_expression", "lexical_declaration", "object", "pair", "sequence_expression", "template_string",
+    "variable_declaration",
+)  # fmt: skip
+"""Their parts are evaluated one after the other. What is no call there does no harm, and is not worth a word."""
+_BRANCHING: Final = {"if_statement": "condition", "ternary_expression": "condition", "switch_statement": "value"}
+"""The part that is evaluated before the branches, which exclude each other."""
+_CHOICES: Final = ("binary_expression", "ternary_expression")
+_INERT: Final = ("function_declaration", "generator_function_declaration")
+_RETURN: Final = ("return", "")
+
+
+def holding(calls: Iterable[Node]) -> Set[int]:
+    """The ids of these calls and of all nodes around them."""
+    found: set[int] = set()
+    for call in calls:
+        found.add(id(call))
+        for around in call.ancestors():
+            if id(around) in found:
+                break
+            found.add(id(around))
+    return found
+
+
+def code_after(call: Node, calls: Set[int]) -> Node | None:
+    """The first code that would run after this call, inside its function. `calls` is what holds such calls."""
+    node = call
+    # How the path leaves the statements around it: by `return`, by `break` or `continue` and a label, or not at all.
+    leaving: tuple[str, str] | None = None
+    for around in call.ancestors():
+        after: Node | None = None
+        if around.kind in FUNCTIONS:
+            return None
+        if around.kind in ("return_statement", "throw_statement"):
+            leaving = _RETURN
+        elif around.kind == "try_statement":
+            after = _after_try(around, node)
+        elif around.kind in LOOPS:
+            if leaving is None or leaving in (("continue", ""), ("continue", _label(around))):
+                return around
+            leaving = None if leaving == ("break", "") else leaving
+        elif leaving is not None:
+            ends_here = around.kind == "labeled_statement" and leaving == ("break", _label(node))
+            ends_here = ends_here or (around.kind == "switch_statement" and leaving == ("break", ""))
+            leaving = None if ends_here else leaving
+        elif around.kind in _BLOCKS:
+            after, leaving = _after_statement(around, node)
+        else:
+            after = _after_part(around, node, calls, call)
+        if after is not None:
+            return after
+        node = around
+    return None
+
+
+def _after_part(around: Node, node: Node, calls: Set[int], call: Node) -> Node | None:
+    """What follows a part of an expression, or of the head of a statement. The call is in that part."""
+    if around.kind == "member_expression":
+        # `.then(...)` on the call.
+        return around
+    if around.kind in _LISTS:
+        return next(node.later(), None)
+    if around.kind in _IN_ORDER or (around.kind in _BRANCHING and _BRANCHING[around.kind] == node.field):
+        is_maybe = around.kind == "binary_expression" and _operator(around, node).startswith(("||", "??"))
+        # `(yes && a()) || b()`: the second is there for when the first was not made.
+        is_maybe = is_maybe and _is_conditional(call, node)
+        return None if is_maybe else next((each for each in node.later() if id(each) in calls), None)
+    return None
+
+
+def _after_statement(around: Node, node: Node) -> tuple[Node | None, tuple[str, str] | None]:
+    """The statement that follows, or how it leaves if that is all it does."""
+    for statement in _statements(around, node):
+        if statement.kind in ("break_statement", "continue_statement"):
+            label = statement.get("label")
+            return None, (statement.kind.partition("_")[0], label.text if label is not None else "")
+        if statement.kind == "return_statement" and not statement.children:
+            return None, _RETURN
+        if statement.kind not in _INERT:
+            return statement, None
+    return None, None
+
+
+def _statements(around: Node, node: Node) -> Iterator[Node]:
+    """The statements after this one; after a `case` those of the cases that it falls through to."""
+    if around.kind != "switch_body":
+        return node.later()
+    return (part for case in node.later() for part in case.children if part.field == "body")
+
+
+def _after_try(around: Node, node: Node) -> Node | None:
+    """However the body of a `try` is left, it is by here; its `catch`, by `finally`."""
+    sought = {"body": ("handler", "finalizer"), "handler": ("finalizer",)}.get(node.field or "", ())
+    return next((child for child in around.children if child.field in sought and not _is_empty(child)), None)
+
+
+def _is_empty(clause: Node) -> bool:
+    """Whether it is a `finally` that does nothing. A `catch` that does nothing goes on below the `try`."""
+    inside = (each for part in clause.children for each in part.children)
+    return clause.field == "finalizer" and all(each.kind in ("comment", "empty_statement") for each in inside)
+
+
+def _is_conditional(call: Node, part: Node) -> bool:
+    """Whether a part of an expression can be evaluated without this call in it."""
+    inside = itertools.takewhile(lambda each: each is not part, call.ancestors())
+    return any(each.kind in _CHOICES for each in (*inside, part) if each is not call)
+
+
+def _operator(around: Node, left: Node) -> str:
+    return around.text[len(left.text) :].lstrip()
+
+
+def _label(statement: Node) -> str:
+    """The label of a statement; empty if it has none."""
+    around = statement.parent
+    label = around.get("label") if around is not None and around.kind == "labeled_statement" else None
+    return label.text if label is not None else ""
