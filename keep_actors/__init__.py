@@ -10,19 +10,23 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from keep_actors.connectors import Connector, MutationCall, ReadCall, mutation, read
     from keep_actors.deployment import DeployRefused
-    from keep_actors.keep import Deployed, Keep
+    from keep_actors.keep import Keep
+    from keep_actors.keep_answers import Answered, Deployed
     from keep_actors.permissions import Grant, PermissionsNeeded
     from keep_actors.policy import Backoff, Policy
     from keep_actors.runtime import open  # noqa: A004  # `keep_actors.open(...)` is how it is called
-    from keep_storage.errors import Reason, Rejected
+    from keep_actors.verdicts import ResultRefused
+    from keep_storage.errors import EventsWouldWait, Reason, Rejected
 
     __version__: str
 
 __all__ = [
+    "Answered",
     "Backoff",
     "Connector",
     "DeployRefused",
     "Deployed",
+    "EventsWouldWait",
     "Grant",
     "Keep",
     "MutationCall",
@@ -31,16 +35,19 @@ __all__ = [
     "ReadCall",
     "Reason",
     "Rejected",
+    "ResultRefused",
     "mutation",
     "open",
     "read",
 ]
 
 _HOME = {
+    "Answered": "keep_actors.keep_answers",
     "Backoff": "keep_actors.policy",
     "Connector": "keep_actors.connectors",
     "DeployRefused": "keep_actors.deployment",
-    "Deployed": "keep_actors.keep",
+    "Deployed": "keep_actors.keep_answers",
+    "EventsWouldWait": "keep_storage.errors",
     "Grant": "keep_actors.permissions",
     "Keep": "keep_actors.keep",
     "MutationCall": "keep_actors.connectors",
@@ -49,6 +56,7 @@ _HOME = {
     "ReadCall": "keep_actors.connectors",
     "Reason": "keep_storage.errors",
     "Rejected": "keep_storage.errors",
+    "ResultRefused": "keep_actors.verdicts",
     "mutation": "keep_actors.connectors",
     "open": "keep_actors.runtime",
     "read": "keep_actors.connectors",

@@ -1,4 +1,4 @@
-"""Everything that a deployment would find wrong with scripts, without one."""
+"""Everything that a deployment would find wrong with scripts, without one, and what looks wrong beside."""
 
 from collections.abc import Iterable, Sequence
 
@@ -25,6 +25,8 @@ class Checked(msgspec.Struct, frozen=True):
     problems: list[Problem]
     """The first of them, in the order of the script."""
     count: int
+    warnings: list[Problem] = []
+    """What looks wrong and may be right: no deployment is refused for it."""
 
 
 async def check_scripts(
@@ -45,8 +47,8 @@ def _checked(inspection: Inspection, catalog: Catalog | None) -> Checked:
         deployment.checked(inspection, methods, "UTC", Policy(), WallTime().now())
     except DeployRefused as refused:
         problems = sorted(refused.problems, key=_place)
-        return Checked(name, uses, problems, refused.count)
-    return Checked(name, uses, [], 0)
+        return Checked(name, uses, problems, refused.count, inspection.warnings)
+    return Checked(name, uses, [], 0, inspection.warnings)
 
 
 def _place(problem: Problem) -> tuple[int, int]:

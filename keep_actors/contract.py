@@ -12,7 +12,7 @@ from keep_actors.policy import Policy
 SHAPE: Final[Mapping[Stage, str]] = {
     Stage.PRODUCER: (
         "`producers: {name: async (ctx, state) => ...}`, or `{schedule, publishes, handler}`. "
-        "Runs by the clock. Returns its next state; nothing returned keeps the last one."
+        "Runs by the clock. Returns its next state; nothing returned keeps the last one, `null` replaces it."
     ),
     Stage.PREPARE: (
         "`async prepare(ctx, state)` of a consumer. Looks at pending events and chooses. Returns `{reservations: "
@@ -24,7 +24,7 @@ SHAPE: Final[Mapping[Stage, str]] = {
     ),
     Stage.NEXT: (
         "`async next(ctx, prepared, mutationResult)` of a consumer. mutationResult is `{status: 'applied', result}`, "
-        "`{status: 'skipped'}` or `{status: 'none'}`. Returns the consumer's next state."
+        "`{status: 'skipped', reason}` or `{status: 'none'}`. Returns the consumer's next state."
     ),
     Stage.JOB: (
         "`jobs: {name: async (ctx, state) => ...}`, or `{schedule, publishes, handler}`. Runs by the clock. "
@@ -32,7 +32,7 @@ SHAPE: Final[Mapping[Stage, str]] = {
     ),
     Stage.ITEM: (
         "`fn` in `await ctx.withItem(id, title, fn)` of a job. `ctx.item.isDone` says whether the item was finished "
-        "before. A mutation returns its result. Scopes do not nest."
+        "before. A mutation returns its result. Scopes do not nest; await each, with `for … of` and not `forEach`."
     ),
 }
 CALLS: Final[Mapping[Ask, str]] = {

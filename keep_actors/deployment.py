@@ -7,11 +7,12 @@ import msgspec
 
 from keep_actors import permissions
 from keep_actors.host import Declared
-from keep_actors.messages import Deploy
+from keep_actors.messages import Activate, Deploy
+from keep_actors.missing import missing_methods
 from keep_actors.permissions import Envelope, Grant, PermissionsNeeded
 from keep_actors.policy import Policy
 from keep_actors.record import Writes
-from keep_actors.schedule import ScheduleError, next_run_at, zone
+from keep_actors.schedule import ScheduleError, first_run_at, next_run_at, zone
 from keep_sandbox.declaration import PROBLEMS_SHOWN_MAX, Code, Declaration, Inspection, Problem, Scheduled, near
 from keep_sandbox.outcomes import Place
 from keep_storage.ids import Ids, Millis
@@ -88,8 +89,9 @@ def operations_for(message: Deploy, workflow_id: str, found: Found, ids: Ids, no
         writes.append(AddScriptVersion(version_id, workflow_id, major, minor, message.source, encoded))
     writes += _grants(message, workflow_id, major, found)
     moved = workflow is not None and message.timezone not in (None, workflow.timezone)
-    if workflow is None or workflow.active_version_id != version_id or moved:
-        writes.append(activation(version_id, declaration, now, message.timezone))
+    settles = bool(message.drop or message.move)
+    if workflow is None or workflow.active_version_id != version_id or moved or settles:
+        writes.append(activation(version_id, declaration, workflow, now, message.timezone, message))
     writes += after_activation(workflow, by)
     if message.start and (workflow is None or workflow.status in (WorkflowStatus.DRAFT, WorkflowStatus.READY)):
         writes.append(ResumeWorkflow(workflow_id, by))
@@ -101,18 +103,35 @@ def _same(found: Found, source: str) -> ScriptVersion | None:
     return next((each for each in (found.active, found.latest) if each is not None and each.source == source), None)
 
 
-def activation(version_id: str, declaration: Declaration, now: Millis, timezone: str | None = None) -> ActivateScript:
-    """What makes a version the one that runs."""
-    return ActivateScript(version_id, tuple(declaration.topics), _handlers(declaration, now), timezone)
+def activation(
+    version_id: str,
+    declaration: Declaration,
+    workflow: Workflow | None,
+    now: Millis,
+    timezone: str | None = None,
+    wanted: Deploy | Activate | None = None,
+) -> ActivateScript:
+    """What makes a version the one that runs. Without a `timezone` the workflow keeps its own. `wanted` is by a person,
+    who may say what becomes of events."""
+    before = workflow.timezone if workflow is not None else "UTC"
+    handlers = _handlers(declaration, timezone or before, now, moved=timezone not in (None, before))
+    activate = ActivateScript(version_id, tuple(declaration.topics), handlers, timezone)
+    if wanted is None:
+        return activate
+    return msgspec.structs.replace(activate, drop=wanted.drop, move=wanted.move, by=wanted.by)
 
 
 def after_activation(workflow: Workflow | None, by: str) -> Writes:
-    """A person's script, be it the same, ends the repair of the last one, and the error of a repair that failed."""
-    if workflow is None or not workflow.maintenance:
+    """A person's script, be it the same, ends the repair of the last one, and the error of a repair that failed.
+
+    It may name other connectors than those that were missing: its first run looks again.
+    """
+    if workflow is None:
         return ()
-    gave_up = workflow.error != "" and workflow.error_run_id is None
-    clear = (ClearWorkflowError(workflow.id, by, "a new script"),) if gave_up else ()
-    return (ExitMaintenanceMode(workflow.id, by), *clear)
+    gave_up = workflow.maintenance and workflow.error != "" and workflow.error_run_id is None
+    looks_again = gave_up or missing_methods(workflow.error_about)
+    clear = (ClearWorkflowError(workflow.id, by, "a new script"),) if looks_again else ()
+    return (*((ExitMaintenanceMode(workflow.id, by),) if workflow.maintenance else ()), *clear)
 
 
 def next_number(latest: ScriptVersion | None, *, is_major: bool) -> tuple[int, int]:
@@ -131,11 +150,20 @@ def _grants(message: Deploy, workflow_id: str, major: int, found: Found) -> Writ
     return permissions.operations_for(workflow_id, major, given.values(), message.by)
 
 
-def _handlers(declaration: Declaration, now: Millis) -> tuple[HandlerSpec, ...]:
-    """Everything that runs by the clock runs first at once."""
+def _handlers(declaration: Declaration, timezone: str, now: Millis, *, moved: bool) -> tuple[HandlerSpec, ...]:
+    """What runs by cron runs first at its next time, everything else by the clock at once.
+
+    In another time zone the same cron expression is another schedule; an interval is the same everywhere.
+    """
     timed = [(HandlerKind.PRODUCER, declaration.producers), (HandlerKind.JOB, declaration.jobs)]
     specs = [
-        HandlerSpec(name, kind, schedule=_schedule(handler), first_run_at=now)
+        HandlerSpec(
+            name,
+            kind,
+            schedule=_schedule(handler),
+            first_run_at=first_run_at(handler.schedule, timezone, now),
+            plan_anew=moved and handler.schedule is not None and handler.schedule.cron is not None,
+        )
         for kind, handlers in timed
         for name, handler in handlers.items()
     ]

@@ -20,6 +20,7 @@ from keep_storage.model import FailureClass, MaintenanceTask, Mutation, Run, Run
 from keep_storage.operations import (
     AddScriptVersion,
     ApplyMutation,
+    CountCost,
     ExitMaintenanceMode,
     FailMutation,
     HaltWorkflow,
@@ -41,22 +42,23 @@ async def make_approved_call(host: Host, workflow: Workflow, mutation: Mutation)
         params = method.decode_params(mutation.params)
     except ParamsError as error:
         return (FailMutation(mutation.id, error=f"{error}; nothing was sent."),)
-    outcome, _ = await outside.call(host, host.policy_of(workflow.name), method, params, mutation)
+    outcome, cost_micros = await outside.call(host, host.policy_of(workflow.name), method, params, mutation)
+    cost = (CountCost(mutation.run_id, cost_micros),) if cost_micros else ()
     if isinstance(outcome, Happened):
-        return (ApplyMutation(mutation.id, outcome.json_text),)
+        return (ApplyMutation(mutation.id, outcome.json_text), *cost)
     failure, write = outside.what_followed(method, mutation, outcome)
     if failure.cls is FailureClass.INDETERMINATE:
         doubt = RunError(failure.cls, failure.message)
-        return (write, UpdateHandlerRunStatus(mutation.run_id, RunStatus.PAUSED_RECONCILIATION, doubt))
+        return (write, *cost, UpdateHandlerRunStatus(mutation.run_id, RunStatus.PAUSED_RECONCILIATION, doubt))
     if failure.cls is FailureClass.TRANSIENT:
-        return (write,)
+        return (write, *cost)
     # A fresh run would ask the same question again, and nobody would be told why the answer was of no use.
-    return (write, HaltWorkflow(workflow.id, f"The approved call failed: {failure.message}", failure.cls))
+    return (write, *cost, HaltWorkflow(workflow.id, f"The approved call failed: {failure.message}", failure.cls))
 
 
 def still_true(writes: Writes) -> Writes:
     """What is written of an errand even if its workflow was archived meanwhile: that a call did not happen."""
-    return tuple(each for each in writes if isinstance(each, FailMutation))
+    return tuple(each for each in writes if isinstance(each, FailMutation | CountCost))
 
 
 async def find_out(host: Host, workflow: Workflow, mutation: Mutation) -> Writes:
@@ -172,8 +174,8 @@ async def _judged(
     new_calls = {use.name for use in inspection.uses if kinds.get(use.name) == "mutation"} - set(script.uses)
     if new_calls or _needs_a_person(proposal, script.declaration, inspection.declaration, policy):
         return (add, HoldProposal(workflow.id, version_id, proposal.note))
-    activate = replace(deployment.activation(version_id, inspection.declaration, host.time.now()), is_repair=True)
-    return (add, activate, ExitMaintenanceMode(workflow.id, by="maintainer", by_person=False))
+    activate = deployment.activation(version_id, inspection.declaration, workflow, host.time.now())
+    return (add, replace(activate, is_repair=True), ExitMaintenanceMode(workflow.id, by="maintainer", by_person=False))
 
 
 def _needs_a_person(proposal: Proposal, old: Declaration, new: Declaration, policy: Policy) -> bool:

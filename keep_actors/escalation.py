@@ -6,10 +6,11 @@ One structure for the library, the command line and the console. Never a matter 
 import msgspec
 
 from keep_actors.connectors import Catalog, MutationCall, ParamsError
+from keep_actors.expected import expected_of
 from keep_actors.verdicts import WHAT_IT_DOES, Verdict
 from keep_storage import reads
 from keep_storage.ids import Millis
-from keep_storage.model import JournalEntry, Json, Mutation, MutationStatus, Workflow
+from keep_storage.model import JournalEntry, Json, Mutation, MutationStatus, RunStatus, Workflow
 from keep_storage.transaction import Queries
 from keep_storage.transitions import UNCERTAIN
 
@@ -57,6 +58,10 @@ class Escalation(msgspec.Struct, frozen=True):
     """What a person can do to find out, in the connector's words."""
     link: str | None
     verdicts: list[OpenVerdict]
+    result_type: str = ""
+    """What the result of `happened` has to be, as in TypeScript; empty if the connector is not there."""
+    result_example: Json = ""
+    """A result that fits. For its shape: what is in it is made up."""
 
 
 def escalations(q: Queries, catalog: Catalog, workflow_id: str | None) -> list[Escalation]:
@@ -67,14 +72,22 @@ def escalations(q: Queries, catalog: Catalog, workflow_id: str | None) -> list[E
         (workflow, mutation)
         for workflow in workflows
         for mutation in reads.unsettled_mutations(q, workflow.id)
-        if mutation.status in UNCERTAIN
+        if mutation.status in UNCERTAIN and not _is_under_way(q, mutation)
     ]
     return [_escalation(q, catalog, *each) for each in sorted(open_ones, key=lambda each: each[1].id)]
+
+
+def _is_under_way(q: Queries, mutation: Mutation) -> bool:
+    """Whether its run is at work on it: nobody is asked before that has stopped."""
+    run = reads.run(q, mutation.run_id)
+    return run is not None and run.status is RunStatus.ACTIVE
 
 
 def _escalation(q: Queries, catalog: Catalog, workflow: Workflow, mutation: Mutation) -> Escalation:
     name = f"{mutation.connector}.{mutation.method}"
     target, how, link = _said_by_the_connector(catalog, name, mutation)
+    method = catalog.get(name)
+    expected = expected_of(method.signature) if method is not None else None
     run = reads.run(q, mutation.run_id)
     return Escalation(
         mutation_id=mutation.id,
@@ -96,6 +109,8 @@ def _escalation(q: Queries, catalog: Catalog, workflow: Workflow, mutation: Muta
         how_to_check=how,
         link=link,
         verdicts=_verdicts(mutation),
+        result_type=expected.type if expected is not None else "",
+        result_example=expected.example if expected is not None else "",
     )
 
 
@@ -117,7 +132,8 @@ def _said_by_the_connector(catalog: Catalog, name: str, mutation: Mutation) -> t
     except ParamsError:
         return mutation.params, method.check_hint, None
     call = MutationCall.of(mutation, params.values)
-    return method.identity_of(params), method.check_hint, method.check_url_of(call)
+    target = method.identity_of(params) if method.identity else mutation.params
+    return target, method.check_hint, method.check_url_of(call)
 
 
 class _Changed(msgspec.Struct):

@@ -11,6 +11,7 @@ from keep_actors.failures import Failure, logic
 from keep_actors.faults import Point
 from keep_actors.gate import Ask, Stage, refusal
 from keep_actors.items import Items
+from keep_actors.missing import about_missing
 from keep_actors.outside import checked_params, permitted
 from keep_actors.requests import Requests
 from keep_actors.results import Prepared, ResultError
@@ -34,11 +35,11 @@ class Evaluation:
         """A runtime that was opened without a connector is not the script's mistake, and nothing to repair."""
         if missing := [name for name in self._context.script.uses if self._host.catalog.get(name) is None]:
             names = ", ".join(f"`ctx.{name}`" for name in missing)
-            words = f"This runtime has no {names}. Open it with the connector, then clear the error."
-            raise CannotGoOn(Failure(FailureClass.PRECONDITION, words))
+            words = f"This runtime has no {names}. Open it with the connector: the workflow goes on by itself then."
+            raise CannotGoOn(Failure(FailureClass.PRECONDITION, words, about=about_missing(missing)))
 
     async def by_the_clock(self, stage: Stage, address: str, state: Json | None) -> Json | None:
-        """A producer or a job: its next state."""
+        """A producer or a job: its next state; None when it returned nothing, and its last state stays."""
         return await self._returned_state(stage, address, _arguments(state))
 
     async def prepare(self, state: Json | None) -> Prepared:
@@ -63,7 +64,7 @@ class Evaluation:
         return method, checked_params(self._context, method, issued.params)
 
     async def next(self, prepared: Json, mutation_result: Json) -> Json | None:
-        """The next state of a consumer; None without a `next`."""
+        """The next state of a consumer; None when `next` returned nothing, or there is none."""
         if not self._context.script.declaration.consumers[self._context.handler].next:
             return None
         return await self._returned_state(Stage.NEXT, self._address("next"), _arguments(prepared, mutation_result))
@@ -72,7 +73,7 @@ class Evaluation:
         returned = await self._invoke(stage, address, arguments)
         assert isinstance(returned, Value), "only `mutate` may end with a mutation"
         try:
-            return results.state(returned.value, self._context.policy, address)
+            return results.state(returned.value, self._context.policy, address) if returned.is_given else None
         except ResultError as error:
             raise CannotGoOn(logic(self._context.handler, str(error))) from None
 
@@ -120,7 +121,7 @@ class Evaluation:
 
     def _ended(self, stage: Stage, address: str, outcome: Terminal) -> Value | Issued:
         if isinstance(outcome, Issued):
-            self._context.requests.append(f"{outcome.name} {outcome.params[:500]}")
+            self._context.keep_request(outcome.name, outcome.params)
             if why := refusal(stage, Ask.MUTATION, outcome.name, self._context.policy):
                 raise CannotGoOn(logic(self._context.handler, why))
             return outcome

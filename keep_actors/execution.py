@@ -5,6 +5,7 @@ code is pure until a mutation is issued, so it runs ahead of the file: only the 
 has it, and only the answer waits for the commit.
 """
 
+import logging
 from collections.abc import Mapping
 from typing import Any, Final, assert_never
 
@@ -14,14 +15,15 @@ import msgspec
 from keep_actors import failures
 from keep_actors.context import CannotGoOn, RunContext
 from keep_actors.evaluation import Evaluation
-from keep_actors.failures import Failure
+from keep_actors.failures import Before, Failure, logic
 from keep_actors.gate import Stage
-from keep_actors.items import Items
+from keep_actors.items import ITEM_LEFT_OPEN, Items, ReadEarlier
 from keep_actors.outside import call_in_run, recorded
 from keep_actors.record import Writes
 from keep_actors.results import Prepared
 from keep_actors.schedule import next_run_at
 from keep_actors.telemetry import names
+from keep_actors.topics import StoredTopics
 from keep_sandbox import Mutation as Issued
 from keep_sandbox.declaration import Consumer
 from keep_storage.errors import Reason, Rejected
@@ -32,11 +34,15 @@ from keep_storage.operations import (
     CommitJob,
     CommitProducer,
     CreateMaintenanceTask,
+    HaltWorkflow,
     Operation,
+    RecoverCrashedRuns,
     UpdateConsumerPhase,
     UpdateHandlerRunStatus,
 )
 from keep_storage.outcomes import mutation_result, mutation_result_for_next
+
+log = logging.getLogger("keep_actors")
 
 _NOT_ADMITTED = frozenset({Reason.WORKFLOW_NOT_ACTIVE, Reason.WORKFLOW_HAS_ERROR, Reason.WORKFLOW_IN_MAINTENANCE})
 """The workflow was stopped before the run was in the file: nothing happened, and nothing is left of it."""
@@ -54,21 +60,42 @@ _CLASS_OF_REFUSAL: Final[Mapping[Reason, FailureClass]] = {
     Reason.MESSAGE_ID_INVALID: FailureClass.LOGIC,
     Reason.TITLE_INVALID: FailureClass.LOGIC,
     Reason.TEXT_INVALID: FailureClass.LOGIC,
+    Reason.ITEM_ALREADY_OPEN: FailureClass.LOGIC,
     Reason.GRANT_USED_UP: FailureClass.PERMISSION,
+    Reason.GRANT_NOT_FOUND: FailureClass.PERMISSION,
+    # A person was quicker than the run, and has stopped it.
+    Reason.WORKFLOW_NOT_ACTIVE: FailureClass.TRANSIENT,
+    Reason.RUN_WAS_STOPPED: FailureClass.TRANSIENT,
+    Reason.GRANT_ASKS_FIRST: FailureClass.TRANSIENT,
 }
-"""Refusals of the storage that say something about what the script wants. Any other is a bug of ours."""
+"""Refusals of the storage that say something about what the script wants, or what people do. Any other is a bug of
+ours, which ends this run and not its actor."""
+
+_NOBODYS_FAULT: Final = frozenset(
+    {Reason.WORKFLOW_NOT_ACTIVE, Reason.RUN_WAS_STOPPED, Reason.GRANT_ASKS_FIRST, Reason.GRANT_NOT_FOUND}
+)
 
 
 class Execution:
     """One run. `retried` is the stopped run that it carries on from, at `next`."""
 
-    def __init__(self, context: RunContext, state: Json | None, failures_before: int, retried: Run | None) -> None:
+    def __init__(
+        self,
+        context: RunContext,
+        topics: StoredTopics,
+        earlier_calls: ReadEarlier,
+        state: Json | None,
+        before: Before,
+        retried: Run | None,
+    ) -> None:
         self._context = context
+        self._topics = topics
         self._host = context.host
         self._state = state
-        self._failures_before = failures_before
+        self._before = before
         self._retried = retried
-        self._evaluation = Evaluation(context, Items(context))
+        self._items = Items(context, earlier_calls)
+        self._evaluation = Evaluation(context, self._items)
 
     async def run(self) -> None:
         """Come to an end. What is raised is a bug of ours; what a script or a connector did is written down."""
@@ -92,13 +119,14 @@ class Execution:
         except CannotGoOn as error:
             return await self._stop(error.failure, *error.first)
         except Rejected as error:
-            if error.reason in _NOT_ADMITTED and not self._context.record.is_open:
+            if self._is_not_admitted(error):
                 return _NOTHING_LEFT
-            if error.reason not in _CLASS_OF_REFUSAL:
-                raise
             self._context.record.forget()
             return await self._stop(self._refused(error))
         return RunStatus.COMMITTED, ""
+
+    def _is_not_admitted(self, error: Rejected) -> bool:
+        return error.reason in _NOT_ADMITTED and not self._context.record.is_open
 
     async def _carry_out(self) -> None:
         match self._context.kind:
@@ -116,6 +144,9 @@ class Execution:
     async def _by_the_clock(self, stage: Stage, group: str, commit: type[CommitProducer | CommitJob]) -> None:
         context = self._context
         state = await self._evaluation.by_the_clock(stage, f"{group}.{context.handler}", self._state)
+        if self._items.is_open:
+            # The prelude says it better, with its place. A worker that was taken over can return all the same.
+            raise CannotGoOn(logic(context.handler, ITEM_LEFT_OPEN))
         publishes, logs = tuple(context.publishes), self._logs()
         await context.record.save(
             commit(context.run_id, self._next_run_at(), publishes, state, logs, context.cost_micros)
@@ -146,12 +177,22 @@ class Execution:
 
     async def _prepare(self) -> Prepared:
         context, prepared = self._context, await self._evaluation.prepare(self._state)
+        await self._check_reservations(prepared)
         context.record.note(
             UpdateConsumerPhase(
                 context.run_id, Phase.PREPARED, prepared.reservations, prepared.text, prepared.title, prepared.wake_at
             )
         )
         return prepared
+
+    async def _check_reservations(self, prepared: Prepared) -> None:
+        """Look whether what was chosen can be had: else that is the mistake, and not what `mutate` makes of it.
+
+        What the run was shown a moment ago is not looked for again: the storage has the last word on it.
+        """
+        wanted = [(each.topic, message_id) for each in prepared.reservations for message_id in each.ids]
+        if len(set(wanted)) < len(wanted) or not self._context.seen.issuperset(wanted):
+            await self._topics.check(self._context.handler, prepared.reservations)
 
     async def _call(self, prepared: Prepared, issued: Issued) -> Json | None:
         """Make the call, then evaluate `next` while its outcome is being written down."""
@@ -168,6 +209,7 @@ class Execution:
     async def _next_while_saving(self, prepared: Json, mutation_result: Json, outcome: Writes) -> Json | None:
         """What happened outside is written at once, whatever `next` does."""
         ended: list[Json | CannotGoOn | None] = []
+        refused: Rejected | None = None
 
         async def evaluate() -> None:
             try:
@@ -177,7 +219,14 @@ class Execution:
 
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(evaluate)
-            await self._context.record.save(*outcome)
+            try:
+                await self._context.record.save(*outcome)
+            except Rejected as error:
+                # Raised outside the group, which would wrap it.
+                refused = error
+                tasks.cancel_scope.cancel()
+        if refused is not None:
+            raise refused
         [state] = ended
         if isinstance(state, CannotGoOn):
             raise state
@@ -195,23 +244,61 @@ class Execution:
 
     async def _stop(self, failure: Failure, *first: Operation[Any]) -> tuple[str, str]:
         """End without a commit. The evidence goes with it. Returns how it stopped, and why."""
-        context, now = self._context, self._host.time.now()
-        stop = failures.stop_for(failure, self._failures_before, context.policy, now, self._host.rng)
-        update = UpdateHandlerRunStatus(
-            context.run_id, stop.status, stop.error, self._logs(), context.cost_micros, stop.retry_at
-        )
-        last = (update,) if stop.status is not RunStatus.FAILED_LOGIC else (update, self._repair(failure))
         try:
-            await context.record.save(*first, *last)
+            return await self._stopped(failure, *first)
         except Rejected as error:
-            if error.reason in _NOT_ADMITTED and not context.record.is_open:
+            if self._is_not_admitted(error):
                 return _NOTHING_LEFT
             if error.reason not in _CLASS_OF_REFUSAL:
-                raise
-            # What it reserved cannot be had either; the first failure is still the one to tell.
-            context.record.forget()
-            await context.record.save(*first, *last)
+                return await self._give_up(error)
+            # What it has reserved cannot be had, or what it asked for is refused: that is the failure to tell.
+            self._context.record.forget()
+            refused = self._refused(error)
+        try:
+            return await self._stopped(refused)
+        except Rejected as error:
+            return _NOTHING_LEFT if self._is_not_admitted(error) else await self._give_up(error)
+
+    async def _stopped(self, failure: Failure, *first: Operation[Any]) -> tuple[str, str]:
+        context, now = self._context, self._host.time.now()
+        stop = failures.stop_for(failure, self._before, context.policy, now, self._host.rng)
+        update = UpdateHandlerRunStatus(
+            context.run_id,
+            stop.status,
+            stop.error,
+            self._logs(),
+            context.cost_micros,
+            stop.retry_at,
+            failing_since=stop.failing_since,
+            is_fault=failure.is_fault,
+            parks=context.parks,
+        )
+        await context.record.save(*first, update, *self._after_stop(failure, stop.status))
         return stop.status, stop.error.cls
+
+    def _after_stop(self, failure: Failure, status: RunStatus) -> Writes:
+        match status:
+            case RunStatus.FAILED_LOGIC:
+                return (self._repair(failure),)
+            case RunStatus.FAILED_INTERNAL:
+                # A call that was made, and whose outcome could not be written, is looked for as after a crash.
+                return (RecoverCrashedRuns(self._context.workflow.id),)
+            case _:
+                return ()
+
+    async def _give_up(self, error: Rejected) -> tuple[str, str]:
+        """The storage refuses even the end of the run: it is settled as after a crash, and its workflow stops."""
+        context = self._context
+        log.error("Run %s cannot be stopped in order: %s", context.run_id, error)
+        context.record.abandon()
+        settle = RecoverCrashedRuns(context.workflow.id)
+        words = f"{context.handler}: the run could not be written down: {error}"
+        try:
+            await context.record.save(settle, HaltWorkflow(context.workflow.id, words))
+        except Rejected:
+            # An archived workflow need not be stopped.
+            await context.record.save(settle)
+        return RunStatus.CRASHED, FailureClass.INTERNAL
 
     def _repair(self, failure: Failure) -> CreateMaintenanceTask:
         context = self._context
@@ -226,17 +313,18 @@ class Execution:
         return CreateMaintenanceTask(context.workflow.id, msgspec.json.encode(evidence).decode())
 
     def _refused(self, error: Rejected) -> Failure:
-        """What the storage refused of what the script returned: its mistake, unless a person was quicker."""
+        """What the storage refused of what the script wants: its mistake, unless a person was quicker."""
+        handler = self._context.handler
         if error.reason is Reason.EVENT_ALREADY_FINISHED and self._context.event_was_skipped:
-            return Failure(FailureClass.TRANSIENT, "An event was skipped while it was being prepared.")
-        return Failure(_CLASS_OF_REFUSAL[error.reason], f"{self._context.handler}: {error}")
+            words = f"{handler}: an event was skipped while it was being prepared."
+            return Failure(FailureClass.TRANSIENT, words, is_fault=False)
+        cls = _CLASS_OF_REFUSAL.get(error.reason, FailureClass.INTERNAL)
+        return Failure(cls, f"{handler}: {error}", is_fault=error.reason not in _NOBODYS_FAULT)
 
     def _next_run_at(self) -> Millis:
         context = self._context
-        declaration = context.script.declaration
-        declared = declaration.producers.get(context.handler) or declaration.jobs[context.handler]
-        default_ms = context.policy.producer_interval_ms
-        return next_run_at(declared.schedule, context.workflow.timezone, default_ms, self._host.time.now())
+        schedule, default_ms = context.script.schedule_of(context.handler), context.policy.producer_interval_ms
+        return next_run_at(schedule, context.workflow.timezone, default_ms, self._host.time.now())
 
     def _logs(self) -> Json:
         return msgspec.json.encode(self._context.logs).decode()

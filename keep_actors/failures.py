@@ -9,7 +9,7 @@ from typing import Final, assert_never
 
 import msgspec
 
-from keep_actors.policy import Policy
+from keep_actors.policy import Policy, in_words
 from keep_sandbox.outcomes import (
     CallLimit,
     CpuLimit,
@@ -43,6 +43,10 @@ class Failure(msgspec.Struct, frozen=True):
     place: str = ""
     retry_after_ms: Millis | None = None
     """What the other side asked for, if it did."""
+    is_fault: bool = True
+    """Whether it counts: what a person has stopped, or skipped, is nobody's failure and tried again when it may be."""
+    about: str = ""
+    """What it is about, for code: see `Workflow.error_about`."""
 
 
 class Stop(msgspec.Struct, frozen=True):
@@ -51,6 +55,8 @@ class Stop(msgspec.Struct, frozen=True):
     status: RunStatus
     error: RunError
     retry_at: Millis | None = None
+    failing_since: Millis | None = None
+    """Since when its handler is tried in vain; None: this failure is no such one."""
 
 
 STATUS: Final[Mapping[FailureClass, RunStatus]] = {
@@ -65,17 +71,29 @@ STATUS: Final[Mapping[FailureClass, RunStatus]] = {
 assert set(STATUS) == set(FailureClass), "every class of failure has its status"
 
 
-def stop_for(failure: Failure, failures_before: int, policy: Policy, now: Millis, rng: random.Random) -> Stop:
+class Before(msgspec.Struct, frozen=True):
+    """How often the handler has failed in a row before this."""
+
+    failures: int = 0
+    since: Millis | None = None
+    """Since when it is tried in vain: see `Policy.tried_since`."""
+
+
+def stop_for(failure: Failure, before: Before, policy: Policy, now: Millis, rng: random.Random) -> Stop:
     """How a run that met this failure stops. What may pass is tried again, later and later, and not for ever."""
-    error = RunError(failure.cls, failure.message, failure.place)
-    if failure.cls is not FailureClass.TRANSIENT:
+    error = RunError(failure.cls, failure.message, failure.place, failure.about)
+    if failure.cls is not FailureClass.TRANSIENT or not failure.is_fault:
         return Stop(STATUS[failure.cls], error)
-    failures = failures_before + 1
-    if failures >= policy.retry.attempts_max:
-        tired = f"Failed {failures} times in a row, the last time with: {failure.message}"
+    failures, since = before.failures + 1, before.since if before.since is not None else now
+    if now - since >= policy.give_up_after_ms or policy.retry.is_used_up(failures):
+        spent = in_words(now - since)
+        tired = f"Failed {failures} times in a row, for {spent}, the last time with: {failure.message}"
         return Stop(RunStatus.PAUSED_APPROVAL, msgspec.structs.replace(error, message=tired))
-    wait_ms = max(policy.retry.delay_ms(failures, rng), failure.retry_after_ms or 0)
-    return Stop(RunStatus.PAUSED_TRANSIENT, error, now + wait_ms)
+    planned = now + policy.retry.delay_ms(failures, rng)
+    # Tried at the very moment from which people are told, or asked: they hear of nothing that has passed meanwhile.
+    milestones = [since + policy.notice_after_ms, since + policy.give_up_after_ms]
+    retry_at = min([planned, *(at for at in milestones if at > now)])
+    return Stop(RunStatus.PAUSED_TRANSIENT, error, max(retry_at, now + (failure.retry_after_ms or 0)), since)
 
 
 def of_outcome(outcome: Terminal, handler: str) -> Failure:  # noqa: C901  # one case for each end there is

@@ -10,10 +10,12 @@ from typing import Final, TypeVar
 
 import msgspec
 
+from keep_actors.call_times import CallTimes
 from keep_actors.connectors import Catalog
 from keep_actors.faults import Faults, no_faults
 from keep_actors.kernel import Time
 from keep_actors.maintenance import Maintainer
+from keep_actors.overdue import Moment
 from keep_actors.policy import Policy
 from keep_actors.reading_actor import ReadingRef
 from keep_actors.record import patiently
@@ -22,7 +24,7 @@ from keep_actors.storage_actor import StorageRef
 from keep_actors.telemetry import NO_TELEMETRY, Telemetry
 from keep_actors.turnstile import Turnstile
 from keep_sandbox import Capabilities
-from keep_sandbox.declaration import Declaration, Inspection
+from keep_sandbox.declaration import Declaration, Inspection, Schedule
 from keep_storage import reads
 from keep_storage.ids import Ids
 from keep_storage.model import Json, ScriptVersion
@@ -41,6 +43,11 @@ class Script(msgspec.Struct, frozen=True):
     declaration: Declaration
     uses: list[str]
     """The connector methods that it names."""
+
+    def schedule_of(self, handler: str) -> Schedule | None:
+        """When a producer or a job runs."""
+        declared = self.declaration.producers.get(handler) or self.declaration.jobs[handler]
+        return declared.schedule
 
     @classmethod
     def of(cls, version: ScriptVersion) -> "Script":
@@ -82,12 +89,14 @@ class Doors:
         faults: Faults = no_faults,
     ) -> None:
         self.time = time
+        self.started_at = time.now()
         self.rng = rng
         self.ids = Ids(time.now, rng)
         self.pool = pool
         self.catalog = catalog
         self.turnstile = turnstile
         self.telemetry = telemetry
+        self.call_times = CallTimes(time)
         self.reach = faults
         """Called at every fault point, with its name and whose work it is."""
         # Everything is offered everywhere: what is not allowed somewhere is refused with words, not a TypeError.
@@ -108,6 +117,11 @@ class Doors:
 
     def policy_of(self, workflow_name: str) -> Policy:
         return self._policies.get(workflow_name, self._policy)
+
+    def moment(self) -> Moment:
+        """Now, for who looks what is overdue."""
+        stale_after_ms = min(each.stale_after_ms for each in (self._policy, *self._policies.values()))
+        return Moment(self.time.now(), self.policy_of, stale_after_ms, started_at=self.started_at)
 
 
 class Host(Doors):

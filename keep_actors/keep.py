@@ -4,55 +4,40 @@ Workflows are named by their id or by the name that their script declares. What 
 reason, and then nothing changed.
 """
 
-from collections.abc import Callable, Iterable
-from typing import TypeVar
+from collections.abc import Iterable, Mapping
 
 import anyio
 import msgspec
 from anyio.lowlevel import checkpoint
 
 from keep_actors import deployment, permissions
+from keep_actors.expected import checked_result
 from keep_actors.host import Host
-from keep_actors.keep_reads import KeepReads, version_number
+from keep_actors.keep_answers import Deployed, KeepAnswers
+from keep_actors.keep_reads import version_number
 from keep_actors.kernel import Clock, Directory
-from keep_actors.messages import Activate, Approve, Deploy, Do, Message
+from keep_actors.messages import Activate, Deploy, Do, Message, Stop
 from keep_actors.permissions import Accepted, Grant, Needed
 from keep_actors.signal import Signal
 from keep_actors.verdicts import Verdict, operation_for
 from keep_storage import reads
 from keep_storage.errors import Reason, Rejected
-from keep_storage.model import Event, FailureClass, Item, Mutation, ScriptVersion, Workflow
+from keep_storage.model import Event, Json, Mutation, ScriptVersion, Workflow
 from keep_storage.operations import (
+    AmendResult,
     ArchiveWorkflow,
     ClearWorkflowError,
-    NoteRepairAttempt,
-    Operation,
     PauseWorkflow,
     Publish,
     PublishEvents,
-    RejectMutation,
-    ReprocessItem,
     ResumeWorkflow,
-    RevokePermission,
     RunNow,
     SkipEvent,
-    SkipItem,
-    Together,
+    UnarchiveWorkflow,
 )
 
-T = TypeVar("T")
 
-
-class Deployed(msgspec.Struct, frozen=True):
-    """Which version of which workflow runs now."""
-
-    workflow_id: str
-    name: str
-    version: str
-    """`major.minor`."""
-
-
-class Keep(KeepReads):
+class Keep(KeepAnswers):
     """A running runtime. Made by `keep_actors.open`."""
 
     def __init__(
@@ -63,8 +48,7 @@ class Keep(KeepReads):
         committed: Signal,
         accepted: Accepted,
     ) -> None:
-        super().__init__(host, committed)
-        self._directory = directory
+        super().__init__(host, directory, committed)
         self._clock = clock
         self._accepted: Accepted = accepted
         self._naming = anyio.Lock()
@@ -80,6 +64,8 @@ class Keep(KeepReads):
         timezone: str | None = None,
         major: bool = False,
         start: bool = True,
+        drop: Iterable[str] = (),
+        move: Mapping[str, str] | None = None,
         by: str = "",
     ) -> Deployed:
         """Check a script and make it the one that runs. Waits for the run that is under way, if there is one.
@@ -87,11 +73,15 @@ class Keep(KeepReads):
         The first script with a name makes a new workflow, version 1.0, and starts it unless `start` is false; a changed
         script becomes the next minor version (the next major one with `major`), and the same script again is no new
         version. Events and states stay. Whatever is deployed ends the maintenance of its workflow: it is tried again.
-        `timezone` is that of cron schedules, UTC unless it is said. `grants` are the
-        permissions it is given (`"declared"`: those that it names, `"all"`: every one there is); a minor version keeps
-        those of its major one.
+        What has an interval runs at once if it is new or changed, what has cron at its next time; `timezone` is that of
+        cron schedules: UTC at first, then what it was. `grants` are the permissions it is given (`"declared"`: those
+        that it names, `"all"`: every one there is); a minor version keeps those of its major one.
 
-        Raises `DeployRefused` with every problem, or `PermissionsNeeded` with the list to accept; then nothing changed.
+        Events that wait in a topic that the script does not declare any more are skipped if it is in `drop`, or go to
+        another topic with `move` (`{"old": "new"}`).
+
+        Raises `DeployRefused` with every problem, `PermissionsNeeded` with the list to accept, or `EventsWouldWait`
+        with the topics to drop or to move; then nothing changed.
 
         ```python
         deployed = await keep.deploy(Path("mail_to_sheets.js").read_text(), grants=["gmail.search", "sheets.appendRow"])
@@ -117,21 +107,35 @@ class Keep(KeepReads):
             is_major=major,
             start=start,
             by=by,
+            drop=tuple(drop),
+            move=tuple((move or {}).items()),
         )
         workflow_id, version = await self._hand_over(workflow, name, message)
         return Deployed(workflow_id, name, f"{version.major}.{version.minor}")
 
-    async def rollback(self, workflow: str, version: str, *, by: str = "") -> Deployed:
+    async def rollback(
+        self,
+        workflow: str,
+        version: str,
+        *,
+        drop: Iterable[str] = (),
+        move: Mapping[str, str] | None = None,
+        by: str = "",
+    ) -> Deployed:
         """Make an earlier version of the script run again. Events and states stay; what is pending goes on with it.
+
+        `drop` and `move` are as for `deploy`. Raises `EventsWouldWait` with the topics to drop or to move.
 
         ```python
         await keep.rollback("mail to sheets", "1.0", by="alice")
         ```
         """
-        return await self._activate(workflow, version_number(version), by)
+        activate = Activate(version_number(version), by, tuple(drop), tuple((move or {}).items()))
+        return await self._activate(workflow, activate)
 
     async def pause(self, workflow: str, *, by: str = "") -> Workflow:
-        """Start no more runs. A run that is under way comes to its end; events are kept.
+        """Start no more runs, and make no more calls: a call that is on its way comes to its end, and its run stops
+        before the next one. Events are kept.
 
         ```python
         await keep.pause("mail to sheets", by="alice")
@@ -149,7 +153,10 @@ class Keep(KeepReads):
         return await self._do(workflow, lambda workflow_id: ResumeWorkflow(workflow_id, by))
 
     async def archive(self, workflow: str, *, by: str = "") -> Workflow:
-        """End a workflow for good. Its history stays readable, and its name is free again.
+        """End a workflow. Its history stays readable, and its name is free again.
+
+        It makes no further call. What waits for a person's approval is refused by this; what may have happened outside
+        is still looked into, and asked about. `unarchive` brings it back.
 
         ```python
         await keep.archive("mail to sheets", by="alice")
@@ -157,8 +164,36 @@ class Keep(KeepReads):
         """
         return await self._do(workflow, lambda workflow_id: ArchiveWorkflow(workflow_id, by))
 
+    async def unarchive(self, workflow: str, *, by: str = "") -> Workflow:
+        """Bring an archived workflow back, paused. Refused while another one has its name.
+
+        A name is that of the newest archived workflow that has it; the others are named by their id.
+
+        ```python
+        await keep.archive("mail to sheets", by="alice")
+        await keep.unarchive("mail to sheets", by="alice")
+        await keep.resume("mail to sheets", by="alice")
+        ```
+        """
+        archived = await self._host.reading.read(lambda q: reads.archived_by_name(q, workflow))
+        named = workflow if archived is None else archived.id
+        return await self._do(named, lambda workflow_id: UnarchiveWorkflow(workflow_id, by))
+
+    async def stop_run(self, workflow: str, *, run_id: str | None = None, by: str = "", why: str = "") -> str:
+        """End the run that is under way at its next call: what it did stays done. Returns its id.
+
+        Its handler runs again at its next time; a consumer when something new comes, or after the longest wait between
+        two tries (`Policy.retry.cap_ms`). Refused if no run is under way, or another one than `run_id`.
+
+        ```python
+        await keep.stop_run("digest", by="alice", why="the wrong list")
+        ```
+        """
+        found = await self._find(workflow)
+        return await self._directory.ask(found.id, Stop(run_id, by, why))
+
     async def run_now(self, workflow: str, *, by: str = "") -> Workflow:
-        """Queue every producer, whatever its schedule. Refused while a run is active.
+        """Queue every producer and every job, whatever its schedule. Refused while a run is active.
 
         ```python
         await keep.run_now("mail to sheets", by="alice")
@@ -185,60 +220,6 @@ class Keep(KeepReads):
         """
         return await self._do(workflow, lambda workflow_id: ClearWorkflowError(workflow_id, by, why))
 
-    async def grant(self, workflow: str, grant: str | Grant, *, by: str) -> Workflow:
-        """Give a workflow a permission, for the major version that runs. An error about a permission is cleared.
-
-        ```python
-        await keep.grant("mail to sheets", Grant("sheets.appendRow", policy="ask", per_day=100), by="alice")
-        ```
-        """
-        found = await self._find(workflow)
-        major = await self._major(found)
-        given = [permissions.as_grant(grant)]
-        permissions.check_known(given, self._host.catalog)
-        writes = permissions.operations_for(found.id, major, given, by)
-        asked = await self._host.reading.read(lambda q: reads.open_approvals(q, found.id))
-        waits = found.error != "" and found.error_class is FailureClass.PERMISSION and not asked
-        clear = (ClearWorkflowError(found.id, by, "a permission was granted"),) if waits else ()
-        await self._directory.ask(found.id, Do(Together((*writes, *clear))))
-        return await self._find(found.id)
-
-    async def revoke(self, workflow: str, permission: str, *, by: str) -> Workflow:
-        """Take a permission back. What it covered is refused from the next run on; a call that waits for a person's
-        approval can still be approved.
-
-        ```python
-        await keep.revoke("mail to sheets", "sheets.appendRow", by="alice")
-        ```
-        """
-        found = await self._find(workflow)
-        major = await self._major(found)
-        await self._directory.ask(found.id, Do(RevokePermission(found.id, major, permission, by)))
-        return await self._find(found.id)
-
-    async def approve(self, approval_id: str, *, by: str, why: str = "") -> Mutation:
-        """Allow a recorded call: exactly it is made. Returns when that is settled, not when it is done.
-
-        The first answer wins; a later one is refused and told who was first.
-
-        ```python
-        [question] = await keep.approvals()
-        await keep.approve(question.approval_id, by="alice")
-        ```
-        """
-        return await self._directory.ask(await self._asked_by(approval_id), Approve(approval_id, by, why))
-
-    async def reject(self, approval_id: str, *, by: str, why: str = "", skip: bool = False) -> Mutation:
-        """Refuse a recorded call: its events are released, or with `skip` skipped, and `next` is told so.
-
-        ```python
-        [question] = await keep.approvals()
-        await keep.reject(question.approval_id, by="alice", why="wrong amount", skip=True)
-        ```
-        """
-        refuse = RejectMutation(approval_id, by, why, skip=skip)
-        return await self._directory.ask(await self._asked_by(approval_id), Do(refuse))
-
     async def resolve(
         self,
         mutation_id: str,
@@ -254,60 +235,35 @@ class Keep(KeepReads):
         `happened` (with the `result` that `next` is given), `did_not_happen` (the events are released, and a fresh run
         takes them), `skip` (the events are skipped, and `next` is told so) or `try_again` (the connector is asked anew,
         if it can tell). `version` is that of the mutation you looked at: if it has changed since, or if somebody was
-        first, this is refused.
+        first, this is refused. The `result` has to be what the connector's method returns (`unknowns` shows the type
+        and an example): `ResultRefused` says what does not fit, and then nothing was written. So does it if this
+        runtime has no such connector. Until `next` has used it, `amend` puts it right.
 
         ```python
         [question] = await keep.unknowns("mail to sheets")
         await keep.resolve(question.mutation_id, "happened", by="alice", result={"rowId": "r7"})
         ```
         """
-        found = await self._host.reading.read(lambda q: reads.mutation(q, mutation_id))
-        if found is None:
-            raise Rejected(Reason.MUTATION_NOT_FOUND, f"There is no mutation {mutation_id!r}.")
-        now = self._host.time.now()
-        operation = operation_for(found.id, verdict, by, why, result, version, now)
+        found = await self._mutation(mutation_id)
+        text = self._checked(found, result) if verdict == "happened" else ""
+        operation = operation_for(found.id, verdict, by, why, text, version, self._host.time.now())
         return await self._directory.ask(found.workflow_id, Do(operation))
 
-    async def skip_item(self, workflow: str, item_id: str, *, by: str = "", why: str = "") -> Item:
-        """Skip a logical item of a job: like one that is done, it changes nothing outside any more.
+    async def amend(
+        self, mutation_id: str, *, result: object, by: str, why: str = "", version: int | None = None
+    ) -> Mutation:
+        """Put right the result that a person gave with `happened`, as long as `next` has not used it.
+
+        Checked as in `resolve`, and refused once `next` has run with it, or a run has entered its item again: also for
+        a run that is under way now, for whose end this waits. The journal has both results, `by` and `why`.
 
         ```python
-        await keep.skip_item("digest", "customer-7", by="alice")
+        await keep.amend(mutation_id, result={"rowId": "r8"}, by="alice", why="I misread the sheet")
         ```
         """
-        return await self._do(workflow, lambda workflow_id: SkipItem(workflow_id, item_id, by, why))
-
-    async def reprocess_item(self, workflow: str, item_id: str, *, by: str = "", why: str = "") -> Item:
-        """Have a logical item processed anew: the next attempt shares nothing with those before.
-
-        ```python
-        await keep.reprocess_item("digest", "customer-7", by="alice", why="the address was wrong")
-        ```
-        """
-        return await self._do(workflow, lambda workflow_id: ReprocessItem(workflow_id, item_id, by, why))
-
-    async def accept_repair(self, workflow: str, *, by: str) -> Deployed:
-        """Let the proposed repair run. Look at `proposal` first.
-
-        ```python
-        await keep.accept_repair("mail to sheets", by="alice")
-        ```
-        """
-        return await self._activate(workflow, None, by)
-
-    async def refuse_repair(self, workflow: str, *, by: str, why: str) -> Workflow:
-        """Send the proposed repair back, with the reason. It counts as an attempt.
-
-        ```python
-        await keep.refuse_repair("mail to sheets", by="alice", why="it drops the amount")
-        ```
-        """
-        found = await self._find(workflow)
-        if await self.proposal(found.id) is None:
-            raise Rejected(Reason.VERSION_NOT_FOUND, f"No repair of workflow {found.name!r} waits for a person.")
-        problem = f"refused by {by}: {why}"
-        await self._directory.ask(found.id, Do(NoteRepairAttempt(found.id, problem, self._host.time.now(), by)))
-        return await self._find(found.id)
+        found = await self._mutation(mutation_id)
+        operation = AmendResult(found.id, self._checked(found, result), by, why, version)
+        return await self._directory.ask(found.workflow_id, Do(operation))
 
     async def publish(
         self, workflow: str, topic: str, *, message_id: str, title: str, payload: object = None
@@ -344,9 +300,16 @@ class Keep(KeepReads):
 
     # How.
 
-    async def _do(self, workflow: str, operation: Callable[[str], Operation[T]]) -> T:
-        found = await self._find(workflow)
-        return await self._directory.ask(found.id, Do(operation(found.id)))
+    async def _mutation(self, mutation_id: str) -> Mutation:
+        found = await self._host.reading.read(lambda q: reads.mutation(q, mutation_id))
+        if found is None:
+            raise Rejected(Reason.MUTATION_NOT_FOUND, f"There is no mutation {mutation_id!r}.")
+        return found
+
+    def _checked(self, mutation: Mutation, result: object) -> Json:
+        """What a person says a call returned. Raises `ResultRefused`."""
+        call = f"{mutation.connector}.{mutation.method}"
+        return checked_result(self._host.catalog.get(call), call, result)
 
     def _accepts(self, accepted: object, needed: list[Needed]) -> list[str]:
         """The permissions that are granted without being named one by one."""
@@ -357,25 +320,6 @@ class Keep(KeepReads):
                 return sorted({method.permission for method in self._host.catalog.methods.values()})
             case _:
                 return []
-
-    async def _activate(self, workflow: str, number: tuple[int, int] | None, by: str) -> Deployed:
-        found = await self._find(workflow)
-        version = await self._directory.ask(found.id, Activate(number, by))
-        return Deployed(found.id, found.name, f"{version.major}.{version.minor}")
-
-    async def _major(self, workflow: Workflow) -> int:
-        version_id = workflow.active_version_id
-        version = await self._host.reading.read(lambda q: reads.version(q, version_id) if version_id else None)
-        if version is None:
-            raise Rejected(Reason.VERSION_NOT_FOUND, f"Workflow {workflow.name!r} has no script yet.")
-        return version.major
-
-    async def _asked_by(self, approval_id: str) -> str:
-        """The workflow that asks."""
-        found = await self._host.reading.read(lambda q: reads.approval(q, approval_id))
-        if found is None:
-            raise Rejected(Reason.APPROVAL_NOT_FOUND, f"There is no approval {approval_id!r}.")
-        return found.workflow_id
 
     async def _hand_over(self, workflow: str | None, name: str, message: Deploy) -> tuple[str, ScriptVersion]:
         """Give the script to its workflow's actor. Of two with one new name, the second finds the first's."""

@@ -1,18 +1,29 @@
 """What can be asked of a runtime without changing anything: the reading half of `Keep`."""
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Iterable
 
-from keep_actors import views
+from keep_actors import item_views, views
 from keep_actors.escalation import Escalation, escalations
-from keep_actors.host import Host
+from keep_actors.host import Host, Script
+from keep_actors.item_views import ItemHistory, ItemView
 from keep_actors.kernel import ActorStopped
 from keep_actors.notices.told import Told, told
 from keep_actors.permissions import grants_of
 from keep_actors.signal import Signal
+from keep_actors.standing import RunView
 from keep_actors.views import Attention, BlastRadius, Explanation, Input, Output, Proposed, Question
 from keep_storage import reads
 from keep_storage.errors import Reason, Rejected
-from keep_storage.model import PEEK_DEFAULT, Event, Grant, JournalEntry, Run, ScriptVersion, Workflow
+from keep_storage.model import (
+    PEEK_DEFAULT,
+    Event,
+    Grant,
+    ItemState,
+    JournalEntry,
+    ScriptVersion,
+    Workflow,
+    WorkflowStatus,
+)
 from keep_storage.transaction import Queries
 
 
@@ -42,17 +53,17 @@ class KeepReads:
         """
         return await self._find(workflow)
 
-    async def runs(self, workflow: str, *, limit: int = PEEK_DEFAULT, before: str | None = None) -> list[Run]:
-        """Its runs, newest first. `before` is the id of the last one seen.
+    async def runs(self, workflow: str, *, limit: int = PEEK_DEFAULT, before: str | None = None) -> list[RunView]:
+        """Its runs, newest first. `before` is the id of the last one seen. `standing` says `resolved` of a run that was
+        paused over something that is settled by now; its `status` stays.
 
         ```python
         for run in await keep.runs("mail to sheets", limit=10):
-            print(run.id, run.handler, run.phase, run.status)
+            print(run.id, run.handler, run.phase, run.standing)
         ```
         """
-        workflow_id = (await self._find(workflow)).id
-        cursor = {"before": before} if before else {}
-        return await self._host.reading.read(lambda q: reads.runs(q, workflow_id, limit=limit, **cursor))
+        found = await self._find(workflow)
+        return await self._host.reading.read(lambda q: views.runs(q, found, limit, before))
 
     async def events(self, workflow: str, topic: str, *, limit: int = PEEK_DEFAULT, after: int = 0) -> list[Event]:
         """The events of a topic, oldest first, whatever became of them. `after` is the `seq` of the last one seen.
@@ -89,6 +100,37 @@ class KeepReads:
         """
         workflow_id = (await self._find(workflow)).id
         return await self._host.reading.read(lambda q: views.outputs(q, workflow_id, limit, before))
+
+    async def items(
+        self,
+        workflow: str,
+        *,
+        state: ItemState | str | None = None,
+        limit: int = PEEK_DEFAULT,
+        after: str | None = None,
+    ) -> list[ItemView]:
+        """The items of its jobs, by item id: all of them, or those in one state. `after` is the `item_id` of the last
+        seen.
+
+        ```python
+        for each in await keep.items("digest", state="failed"):
+            print(each.item_id, each.title, each.attempt, each.error)
+        ```
+        """
+        workflow_id = (await self._find(workflow)).id
+        wanted = None if state is None else ItemState(state)
+        return await self._host.reading.read(lambda q: item_views.items(q, workflow_id, wanted, limit, after))
+
+    async def item(self, workflow: str, item_id: str) -> ItemHistory:
+        """One item with every attempt at it, and the calls of each.
+
+        ```python
+        for attempt in (await keep.item("digest", "customer-7")).attempts:
+            print(attempt.attempt, attempt.state, [(call.call, call.status) for call in attempt.calls])
+        ```
+        """
+        workflow_id = (await self._find(workflow)).id
+        return await self._host.reading.read(lambda q: item_views.history(q, workflow_id, item_id))
 
     async def explain(self, run_id: str) -> Explanation:
         """Why a run is where it is: what it selected, what it attempted, why it is stuck, and what can be done.
@@ -157,6 +199,26 @@ class KeepReads:
         version_id = (await self._find(workflow)).active_version_id
         return await self._host.reading.read(lambda q: grants_of(q, version_id) if version_id else [])
 
+    async def missing_methods(self) -> list[tuple[str, list[str]]]:
+        """The workflows whose script names methods that no connector of this runtime has, and which. Not the archived.
+
+        ```python
+        for workflow, methods in await keep.missing_methods():
+            print(workflow, "needs", methods)
+        ```
+        """
+        known = self._host.catalog.methods
+
+        def look(q: Queries) -> list[tuple[str, list[str]]]:
+            found = [
+                (each.name, [name for name in _uses(q, each.active_version_id) if name not in known])
+                for each in reads.workflows(q)
+                if each.status is not WorkflowStatus.ARCHIVED and each.active_version_id is not None
+            ]
+            return [each for each in found if each[1]]
+
+        return await self._host.reading.read(look)
+
     async def attention(self) -> list[Attention]:
         """Everything that waits for a person, in all workflows.
 
@@ -165,7 +227,8 @@ class KeepReads:
             print(each.workflow, each.kind, each.words, each.can_do)
         ```
         """
-        return await self._host.reading.read(views.attention)
+        at = self._host.moment()
+        return await self._host.reading.read(lambda q: views.attention(q, at))
 
     async def notices(
         self, workflow: str | None = None, *, limit: int = PEEK_DEFAULT, before: str | None = None
@@ -193,8 +256,9 @@ class KeepReads:
         catalog = self._host.catalog
         return await self._host.reading.read(lambda q: escalations(q, catalog, workflow_id))
 
-    async def approvals(self, workflow: str | None = None) -> list[Question]:
-        """The recorded calls that wait for a person, oldest first, with the parameters that the host saw.
+    async def approvals(self, workflow: str | None = None, *, permission: str | None = None) -> list[Question]:
+        """The recorded calls that wait for a person, oldest first, with the parameters that the host saw: of all
+        workflows or of one, all or those that need this `permission`.
 
         ```python
         for question in await keep.approvals():
@@ -202,7 +266,23 @@ class KeepReads:
         ```
         """
         workflow_id = (await self._find(workflow)).id if workflow is not None else None
-        return await self._host.reading.read(lambda q: views.approvals(q, workflow_id))
+        asked = await self._host.reading.read(lambda q: views.approvals(q, workflow_id))
+        if permission is None:
+            return asked
+        methods = self._host.catalog.methods
+        return [each for each in asked if each.call in methods and methods[each.call].permission == permission]
+
+    async def parameter_names(self, calls: Iterable[str]) -> dict[str, list[str]]:
+        """The parameters of these methods (`mail.send`), in the order of their signatures, to show a call by. Methods
+        that no connector here has are left out.
+
+        ```python
+        for question in await keep.approvals():
+            print(question.call, (await keep.parameter_names([question.call])).get(question.call))
+        ```
+        """
+        found = {call: self._host.catalog.get(call) for call in calls}
+        return {call: method.signature.names for call, method in found.items() if method is not None}
 
     async def proposal(self, workflow: str) -> Proposed | None:
         """The repair that waits for a person: what would change, and what the failing version has touched.
@@ -228,11 +308,22 @@ class KeepReads:
 
     async def _find(self, workflow: str) -> Workflow:
         found = await self._host.reading.read(
-            lambda q: reads.workflow(q, workflow) or reads.workflow_by_name(q, workflow)
+            lambda q: (
+                reads.workflow(q, workflow)
+                or reads.workflow_by_name(q, workflow)
+                or reads.archived_by_name(q, workflow)
+            )
         )
         if found is None:
             raise Rejected(Reason.WORKFLOW_NOT_FOUND, f"There is no workflow {workflow!r}.")
         return found
+
+
+def _uses(q: Queries, version_id: str) -> list[str]:
+    """The methods that a version of a script names."""
+    version = reads.version(q, version_id)
+    assert version is not None, "a version is never deleted"
+    return Script.of(version).uses
 
 
 def version_number(text: str) -> tuple[int, int]:

@@ -38,10 +38,20 @@ class Do(Question[T]):
         self.operation = operation
 
 
+class Stop(Question[str]):
+    """A person wants the run that is under way to end at its next call. Answered with its id."""
+
+    def __init__(self, run_id: str | None, by: str, why: str) -> None:
+        self.run_id = run_id
+        self.by = by
+        self.why = why
+
+
 class Deploy(Question[ScriptVersion]):
     """Make this script the one that runs, as soon as nothing is under way.
 
-    `grants` are given with it, and `accepted` are permissions that are granted unless they are already.
+    `grants` are given with it, and `accepted` are permissions that are granted unless they are already. `drop` and
+    `move` say what becomes of the events of topics that it does not declare.
     """
 
     def __init__(
@@ -56,6 +66,8 @@ class Deploy(Question[ScriptVersion]):
         is_major: bool,
         start: bool,
         by: str,
+        drop: tuple[str, ...] = (),
+        move: tuple[tuple[str, str], ...] = (),
     ) -> None:
         self.source = source
         self.declared = declared
@@ -66,17 +78,30 @@ class Deploy(Question[ScriptVersion]):
         self.is_major = is_major
         self.start = start
         self.by = by
+        self.drop = drop
+        self.move = move
 
 
 class Activate(Question[ScriptVersion]):
-    """Make a version that exists the one that runs, as soon as nothing is under way: a rollback, an accepted repair.
+    """Make a version that exists the one that runs, as soon as nothing is under way: a rollback, or an accepted repair.
 
-    Without a number: the proposal that is held.
+    `is_proposal`: only if it is the proposal that is held now.
     """
 
-    def __init__(self, number: tuple[int, int] | None, by: str) -> None:
+    def __init__(
+        self,
+        number: tuple[int, int],
+        by: str,
+        drop: tuple[str, ...] = (),
+        move: tuple[tuple[str, str], ...] = (),
+        *,
+        is_proposal: bool = False,
+    ) -> None:
         self.number = number
         self.by = by
+        self.drop = drop
+        self.move = move
+        self.is_proposal = is_proposal
 
 
 class Approve(Question[Mutation]):
@@ -91,4 +116,4 @@ class Approve(Question[Mutation]):
 Between: TypeAlias = Deploy | Activate | Approve
 """What waits until nothing is under way."""
 
-Message: TypeAlias = Tick | Ended | Advance | Do[Any] | Between
+Message: TypeAlias = Tick | Ended | Advance | Do[Any] | Stop | Between

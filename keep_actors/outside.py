@@ -8,6 +8,7 @@ from collections.abc import Awaitable
 from typing import Any, TypeVar, assert_never
 
 from keep_actors import reconcile
+from keep_actors.call_text import preview
 from keep_actors.connectors import (
     Answer,
     DidNotHappen,
@@ -25,7 +26,7 @@ from keep_actors.context import CannotGoOn, RunContext
 from keep_actors.failures import Failure, logic
 from keep_actors.faults import Point
 from keep_actors.host import Doors
-from keep_actors.permissions import day_of
+from keep_actors.permissions import use_of
 from keep_actors.policy import Policy
 from keep_actors.telemetry import names
 from keep_storage.model import FailureClass, Json, Mutation, MutationStatus
@@ -45,15 +46,17 @@ Outcome = TypeVar("Outcome", bound=ReadOutcome | MutationOutcome)
 
 
 def permitted(context: RunContext, method: Method) -> None:
-    """Refuse what is outside the envelope, before anything is sent."""
+    """Refuse what a person has stopped or what is outside the envelope, before anything is sent."""
+    if context.stopped:
+        raise CannotGoOn(stopped(context.handler, context.stopped), *([context.stop] if context.stop else []))
     if method.permission not in context.envelope:
-        raise CannotGoOn(
-            Failure(
-                FailureClass.PERMISSION,
-                f"{context.handler}: `ctx.{method.full_name}` needs the permission {method.permission!r} "
-                f"(risk {method.risk}), which this workflow has not been granted.",
-            )
+        words = (
+            f"{context.handler}: `ctx.{method.full_name}` needs the permission {method.permission!r} "
+            f"(risk {method.risk}), which this workflow has not been granted."
         )
+        # Nobody's failure: a person has taken it back, or not been asked for it yet.
+        failure = Failure(FailureClass.PERMISSION, words, is_fault=False, about=f"permission:{method.permission}")
+        raise CannotGoOn(failure)
     limits = context.envelope.limits(method.permission)
     context.calls[method.permission] += 1
     if limits.per_run is not None and context.calls[method.permission] > limits.per_run:
@@ -61,15 +64,21 @@ def permitted(context: RunContext, method: Method) -> None:
             Failure(
                 FailureClass.PERMISSION,
                 f"{context.handler}: the permission {method.permission!r} is for {limits.per_run} call(s) per run.",
+                about=f"permission:{method.permission}",
             )
         )
 
 
+def stopped(handler: str, why: str) -> Failure:
+    """A person has stopped it: nobody's failure. What it did stays done."""
+    return Failure(FailureClass.TRANSIENT, f"{handler}: stopped before its next call: {why}", is_fault=False)
+
+
 def counted(context: RunContext, method: Method) -> None:
     """Count a call that is about to be made, where the grant says how many a day there may be."""
-    per_day = context.envelope.limits(method.permission).per_day
-    if per_day is not None:
-        context.record.note(UseGrant(context.run_id, method.permission, day_of(context.host.time.now()), per_day))
+    use = use_of(context.envelope, method.permission, context.host.time.now())
+    if use is not None:
+        context.record.note(UseGrant(context.run_id, use.permission, use.day, use.per_day))
 
 
 def checked_params(context: RunContext, method: Method, text: Json) -> Params:
@@ -87,9 +96,11 @@ async def recorded(
 
     Inside an item the ledger may know the call already, and then says what became of it.
     """
-    counted(context, method)
     mutation_id = context.host.ids.new("mut")
     asks_first = context.envelope.asks_first(method.permission)
+    if not asks_first:
+        # What a person may refuse counts when it is approved.
+        counted(context, method)
     create = CreateMutation(
         id=mutation_id,
         run_id=context.run_id,
@@ -101,13 +112,20 @@ async def recorded(
         send=not asks_first,
         item=item,
         ask_first=_question(context) if asks_first else None,
+        permission=method.permission,
     )
     context.host.reach(Point.RECORD, method.full_name)
+    shown = preview(params, method.signature.names)
+    words = f"Approval required: {context.handler} wants to call {method.full_name} with {shown}"
+    # About the question: granting a permission that the parameters happen to name does not settle it.
+    asked = Failure(FailureClass.PERMISSION, words, about="approval")
+    if asks_first and item is None:
+        # The question and the stop are written together: there is no moment in which only one of them is there.
+        raise CannotGoOn(asked, create)
     [mutation] = await context.record.save(create)
     assert isinstance(mutation, Mutation), "the answer is the line of the ledger"
     if mutation.status is MutationStatus.PENDING:
-        message = f"Approval required: {context.handler} wants to call {method.full_name} with {params[:500]}"
-        raise CannotGoOn(Failure(FailureClass.PERMISSION, message))
+        raise CannotGoOn(asked)
     return mutation
 
 
@@ -124,7 +142,8 @@ async def call(
     made = MutationCall.of(mutation, params.values)
     timeout_ms = policy.timeout_ms(method.full_name, method.timeout_ms, is_mutation=True)
     host.reach(Point.RECORDED, method.full_name)
-    outcome = await watched(host, method, mutation.workflow_id, method.mutate(params, made, timeout_ms))
+    with host.call_times.making(mutation.id, timeout_ms):
+        outcome = await watched(host, method, mutation.workflow_id, method.mutate(params, made, timeout_ms))
     host.reach(Point.ANSWERED, method.full_name)
     said, failure = _said(outcome)
     host.telemetry.count(

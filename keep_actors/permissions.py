@@ -14,7 +14,7 @@ from keep_storage import reads
 from keep_storage.ids import Millis
 from keep_storage.model import Grant as StoredGrant
 from keep_storage.model import GrantPolicy
-from keep_storage.operations import GrantPermission
+from keep_storage.operations import GrantPermission, GrantUse
 from keep_storage.transaction import Queries
 
 Accepted = Literal["explicit", "declared", "all"]
@@ -83,6 +83,12 @@ class Envelope:
 
     def limits(self, permission: str) -> Limits:
         return msgspec.json.decode(self._grants[permission].limits, type=Limits)
+
+
+def use_of(envelope: Envelope, permission: str, now: Millis) -> GrantUse | None:
+    """What a call that is made now counts against, if its grant has a limit for a day."""
+    per_day = envelope.limits(permission).per_day if permission in envelope else None
+    return None if per_day is None else GrantUse(permission, day_of(now), per_day)
 
 
 def day_of(now: Millis) -> int:

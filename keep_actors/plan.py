@@ -65,9 +65,9 @@ def plan(snapshot: Snapshot, now: Millis, *, repairs_max: int = 0) -> Step:
     pending retry would, but while that waits the others go on.
     `repairs_max` is how often a handler is repaired by itself; 0: a person does it.
     """
-    if snapshot.workflow.status is WorkflowStatus.ARCHIVED:
-        return Rest(None, "the workflow is archived")
-    errands = _errands(snapshot, repairs_max)
+    # What may have happened outside is looked into, whatever people want of the workflow; its script is not repaired.
+    is_archived = snapshot.workflow.status is WorkflowStatus.ARCHIVED
+    errands = _errands(snapshot, 0 if is_archived else repairs_max)
     if errands and errands[0][0] <= now:
         return errands[0][1]
     later = [at for at, _ in errands[:1]]
@@ -112,7 +112,10 @@ def blocked(workflow: Workflow) -> str:
 
 
 def due_at(handler: HandlerView) -> Millis | None:
-    """When this handler wants to run: 0 for at once, None for not before something happens. Never before its retry."""
+    """When this handler wants to run: 0 for at once, None for not before something happens. Never before its retry, and
+    not while a call of it waits for a person."""
+    if handler.is_held:
+        return None
     by_clock = handler.wake_at if handler.kind is HandlerKind.CONSUMER else handler.next_run_at
     at = 0 if handler.has_news else by_clock
     return None if at is None else max(at, handler.retry_at or 0)

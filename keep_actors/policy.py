@@ -24,14 +24,19 @@ class Backoff(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
     first_ms: Millis = 10 * _SECOND
     cap_ms: Millis = 10 * _MINUTE
-    attempts_max: int = 5
-    """After so many failures in a row a person is asked."""
+    attempts_max: int | None = None
+    """After so many failures in a row a person is asked. None: however many there are."""
     jitter: float = 0.1
     """The wait is longer by up to this share, at random, so that a crowd does not come back at once."""
 
     def __post_init__(self) -> None:
-        if not (0 < self.first_ms <= self.cap_ms and self.attempts_max >= 1 and 0 <= self.jitter <= 1):
+        attempts = self.attempts_max is None or self.attempts_max >= 1
+        if not (0 < self.first_ms <= self.cap_ms and attempts and 0 <= self.jitter <= 1):
             raise ValueError("a backoff waits at least 1 ms, at most its cap, tries once or more; jitter is 0 to 1")
+
+    def is_used_up(self, failures: int) -> bool:
+        """Whether so many failures are enough."""
+        return self.attempts_max is not None and failures >= self.attempts_max
 
     def delay_ms(self, failures: int, rng: random.Random) -> Millis:
         """The wait after this many failures in a row: doubling, capped."""
@@ -56,6 +61,11 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     timeouts: Mapping[str, Millis] = {}
     """By connector (`gmail`) or method (`gmail.send`)."""
     retry: Backoff = Backoff()
+    """How long a handler waits after a failure that may pass by itself."""
+    give_up_after_ms: Millis = _DAY
+    """A handler that was tried in vain for so long stops its workflow, and a person is asked."""
+    notice_after_ms: Millis = 15 * _MINUTE
+    """People are told of a handler that was tried in vain for so long, while it is still tried."""
     reconcile: Backoff = Backoff(cap_ms=_HOUR, attempts_max=12)
     """How often a connector is asked what became of a call, before a person is."""
     reconcile_for_ms: Millis = _DAY
@@ -64,9 +74,11 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """What stands still while nobody knows whether a consumer's call took effect: the workflow, or only the events of
     that run and those with an ordering key that it holds. A job always stops its workflow."""
     parked_max: int = 10
-    """With `park`: when so many runs of a workflow are parked, the next one stops the workflow."""
+    """Runs that wait beside their workflow, for an approval or (with `park`) for an outcome; the next one stops it."""
     approval_expires_ms: Millis | None = 7 * _DAY
-    """How long a mutation waits for a person's approval; then it is refused. None: for ever."""
+    """How long a question waits for a person's answer before it is asked again. None: for ever."""
+    approval_reminders: int = 2
+    """How often it is asked again; then the answer is no."""
     repairs_max: int = 3
     """Attempts at repairing a handler before a person is asked. Counted until it commits again."""
     repair_timeout_ms: Millis = 5 * _MINUTE
@@ -88,11 +100,21 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
             raise ValueError("an interval or a timeout is longer than nothing")
         if self.parked_max < 1:
             raise ValueError("a workflow that parks its runs parks at least one")
+        if self.approval_reminders < 0 or min(self.give_up_after_ms, self.notice_after_ms) <= 0:
+            raise ValueError("a question is asked again never or more often, and a failure is given some time to pass")
         if (
             self.repairs_max < 0
             or min(self.repair_timeout_ms, self.reconcile_for_ms, self.approval_expires_ms or 1) <= 0
         ):
             raise ValueError("a repair has attempts and time, and an approval does not expire before it is asked for")
+
+    def tried_since(self, since: Millis, retry_at: Millis | None, started_at: Millis) -> Millis:
+        """Since when a handler is tried in vain that has failed since then, and was to be tried again at `retry_at`.
+
+        Nobody tried it before this process started: a time without one is no part of an outage.
+        """
+        off_ms = started_at - retry_at if retry_at is not None else 0
+        return since if off_ms <= self.retry.cap_ms else since + off_ms
 
     def on_unknown_of(self, kind: HandlerKind, parked: int) -> OnUnknown:
         """What stands still if a run that starts now ends in doubt, with so many parked already."""
@@ -108,3 +130,8 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     def wake_at(self, wanted: Millis, now: Millis) -> Millis:
         """When a consumer that asked to be woken then is woken."""
         return max(now + self.wake_after_min_ms, min(wanted, now + self.wake_after_max_ms))
+
+
+def in_words(ms: Millis) -> str:
+    """A span of time for a person: minutes, and hours from two on."""
+    return f"{ms // _HOUR} hours" if ms >= 2 * _HOUR else f"{ms // _MINUTE} minutes"

@@ -69,6 +69,11 @@ class Record:
         self._unsaved.clear()
         return answers[len(answers) - len(operations) :]
 
+    def abandon(self) -> None:
+        """Drop everything that is not in the file, the run too if it is not."""
+        self._opening = ()
+        self._unsaved.clear()
+
     def forget(self) -> None:
         """Drop what was noted and not saved, but not the run itself."""
         self._unsaved.clear()

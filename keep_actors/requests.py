@@ -18,6 +18,7 @@ from keep_actors.outside import checked_params, counted, permitted, watched
 from keep_actors.results import is_message_id, is_title
 from keep_sandbox import Request
 from keep_sandbox.limits import DEFAULT_LIMITS
+from keep_sandbox.names import shown
 from keep_sandbox.outcomes import Kind
 from keep_storage.ids import Millis
 from keep_storage.model import (
@@ -73,7 +74,7 @@ class Requests:
         """The answer, as JSON text. Raises `CannotGoOn`."""
         items = self._items
         stage = Stage.ITEM if items is not None and items.is_open else stage
-        self._context.requests.append(f"{request.name} {request.params[:500]}")
+        self._context.keep_request(request.name, request.params)
         match request.kind:
             case Kind.PEEK:
                 self._admit(stage, Ask.PEEK, request.name)
@@ -83,7 +84,7 @@ class Requests:
                 return await self._get_by_ids(self._params(request, _GetByIds))
             case Kind.PUBLISH:
                 self._admit(stage, Ask.PUBLISH, request.name)
-                return self._publish(self._params(request, _PublishParams))
+                return self._publish(self._params(request, _PublishParams), self._published(items))
             case Kind.READ:
                 method = self.method(request.name)
                 self._admit(stage, Ask.READ_BY_ID if method.by_id else Ask.READ, request.name)
@@ -116,7 +117,7 @@ class Requests:
     def _params(self, request: Request, struct: type[P]) -> P:
         try:
             return msgspec.json.decode(request.params, type=struct)
-        except msgspec.ValidationError as error:
+        except msgspec.DecodeError as error:
             raise self._wrong(f"`ctx.{request.name}`: {error}") from None
 
     def _wrong(self, message: str) -> CannotGoOn:
@@ -129,7 +130,9 @@ class Requests:
         options = params.options or _PeekOptions()
         if not (1 <= options.limit <= PEEK_MAX and 0 <= options.after <= _CURSOR_MAX):
             raise self._wrong(f"`ctx.peek`: a limit is 1 to {PEEK_MAX}, and `after` is the cursor of an event")
-        return _as_list(await self._context.topics.peek(params.topic, limit=options.limit, after=options.after))
+        events = await self._context.topics.peek(params.topic, limit=options.limit, after=options.after)
+        self._context.seen.update((params.topic, event.message_id) for event in events)
+        return _as_list(events)
 
     async def _get_by_ids(self, params: _GetByIds) -> Json:
         self._check_subscribed("getByIds", params.topic)
@@ -142,17 +145,22 @@ class Requests:
         if topic not in subscribed:
             raise self._wrong(f"`ctx.{name}`: not subscribed to {topic!r}; it subscribes to {_shown(subscribed)}")
 
-    def _publish(self, params: _PublishParams) -> Json:
+    def _published(self, items: Items | None) -> list[Publish]:
+        """Where an event waits: for the end of the item that is open, or of the run."""
+        return items.publishes if items is not None and items.is_open else self._context.publishes
+
+    def _publish(self, params: _PublishParams, published: list[Publish]) -> Json:
         context, event = self._context, params.event
         self._check_publishes(params.topic)
-        if len(context.publishes) >= context.policy.publishes_max:
+        context.published += 1
+        if context.published > context.policy.publishes_max:
             raise self._wrong(f"`ctx.publish`: more than {context.policy.publishes_max} events in one run")
         if not is_title(event.title):
             raise self._wrong(
                 f"`ctx.publish`: the event needs a title of 1 to {TITLE_CHARS_MAX} characters that a person can read"
             )
         if event.message_id is not None and not is_message_id(event.message_id):
-            raise self._wrong(f"`ctx.publish`: a messageId has 1 to {MESSAGE_ID_CHARS_MAX} characters, without NUL")
+            raise self._wrong(f"`ctx.publish`: a messageId has 1 to {MESSAGE_ID_CHARS_MAX} characters that can be seen")
         payload = bytes(event.payload)
         if len(payload) > context.policy.payload_bytes_max:
             raise self._wrong(
@@ -161,7 +169,7 @@ class Requests:
             )
         event_id = context.host.ids.new("evt")
         message_id = event.message_id or event_id
-        context.publishes.append(Publish(event_id, params.topic, message_id, event.title, payload.decode()))
+        published.append(Publish(event_id, params.topic, message_id, shown(event.title), payload.decode()))
         return msgspec.json.encode(message_id).decode()
 
     def _check_publishes(self, topic: str) -> None:
@@ -196,7 +204,12 @@ def _as_list(events: list[Event]) -> Json:
     texts: list[str] = []
     size = 2
     for event in events:
-        seen = {"messageId": event.message_id, "title": event.title, "createdAt": _iso(event.created_at)}
+        seen = {
+            "messageId": event.message_id,
+            "title": event.title,
+            "status": event.status,
+            "createdAt": _iso(event.created_at),
+        }
         head = msgspec.json.encode(seen).decode()
         text = f'{head[:-1]},"cursor":{event.seq},"payload":{event.payload}}}'
         size += len(text.encode()) + 1

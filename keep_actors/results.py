@@ -5,6 +5,7 @@ from datetime import datetime
 import msgspec
 
 from keep_actors.policy import Policy
+from keep_sandbox.names import hidden_in, shown
 from keep_storage.ids import Millis
 from keep_storage.model import MESSAGE_ID_CHARS_MAX, TITLE_CHARS_MAX, Json
 from keep_storage.operations import Reserve
@@ -49,7 +50,7 @@ def prepared(text: Json, policy: Policy, now: Millis) -> Prepared:
         raise ResultError("`prepare` returned nothing; return {reservations: [{topic, ids}], data}")
     try:
         result = _decode(text)
-    except msgspec.ValidationError as error:
+    except msgspec.DecodeError as error:
         raise ResultError(f"the result of `prepare` does not fit: {error}") from None
     count = sum(len(each.ids) for each in result.reservations)
     if count > policy.reservations_max:
@@ -57,13 +58,11 @@ def prepared(text: Json, policy: Policy, now: Millis) -> Prepared:
     reservations = tuple(Reserve(each.topic, tuple(each.ids)) for each in result.reservations if each.ids)
     title = (result.ui.title if result.ui else None) or ""
     wake_at = policy.wake_at(_instant(result.wake_at), now) if result.wake_at is not None else None
-    return Prepared(text, reservations, title[:TITLE_CHARS_MAX].replace("\0", ""), wake_at)
+    return Prepared(text, reservations, shown(title[:TITLE_CHARS_MAX].replace("\0", "")), wake_at)
 
 
-def state(text: Json, policy: Policy, handler: str) -> Json | None:
-    """The state that a handler returned; None when it returned nothing, and its last state stays."""
-    if text == "null":
-        return None
+def state(text: Json, policy: Policy, handler: str) -> Json:
+    """The state that a handler returned: any JSON, `null` too. Raises `ResultError`."""
     size = len(text.encode())
     if size > policy.state_bytes_max:
         raise ResultError(
@@ -75,7 +74,7 @@ def state(text: Json, policy: Policy, handler: str) -> Json | None:
 
 def is_message_id(text: str) -> bool:
     """The name of an event or an item."""
-    return 1 <= len(text) <= MESSAGE_ID_CHARS_MAX and "\0" not in text
+    return 1 <= len(text) <= MESSAGE_ID_CHARS_MAX and not hidden_in(text)
 
 
 def is_title(text: str) -> bool:
@@ -89,5 +88,5 @@ def _instant(text: str) -> Millis:
     except ValueError:
         raise ResultError(f"`wakeAt` is {text[:80]!r}; write an ISO 8601 instant, as `Date.toISOString` does") from None
     if found.tzinfo is None:
-        raise ResultError(f"`wakeAt` is {text!r}, without a time zone; end it with Z")
+        raise ResultError(f"`wakeAt` is {text[:80]!r}, without a time zone; end it with Z")
     return int(found.timestamp() * 1000)

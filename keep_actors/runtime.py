@@ -10,6 +10,7 @@ from typing import Final
 
 import anyio
 
+from keep_actors import reconcile
 from keep_actors.connectors import Catalog, Connector
 from keep_actors.control.place import listen, place_of
 from keep_actors.control.server import Server
@@ -30,6 +31,7 @@ from keep_actors.kernel import (
 from keep_actors.limits import limits_for
 from keep_actors.maintenance import Maintainer
 from keep_actors.messages import Message, Tick
+from keep_actors.missing import missing_methods
 from keep_actors.notices import Sink, Sinks
 from keep_actors.notices import actor as notices_actor
 from keep_actors.notices.sink import chosen as chosen_sinks
@@ -50,7 +52,7 @@ from keep_sandbox.limits import Limits
 from keep_storage import Store, reads
 from keep_storage.errors import Rejected
 from keep_storage.ids import Millis
-from keep_storage.operations import HaltWorkflow, Together
+from keep_storage.operations import ClearWorkflowError, HaltWorkflow, Together
 from keep_storage.recovery import assert_no_orphaned_reserved_events
 
 log = logging.getLogger("keep_actors")
@@ -82,6 +84,7 @@ async def open(  # noqa: A001  # `keep_actors.open(...)` is how it is called
     restart: RestartPolicy | None = None,
     telemetry: Wanted = None,
     control: bool | str | os.PathLike[str] = False,
+    file_mode: int = 0o600,
     shutdown_grace_ms: Millis = 10_000,
     time: Time | None = None,
     rng: random.Random | None = None,
@@ -104,8 +107,8 @@ async def open(  # noqa: A001  # `keep_actors.open(...)` is how it is called
     person and when it is settled: async functions, and webhooks of `keep_actors.notices`. `sandbox` is `"jailed"` for
     every script that is not trusted. `telemetry` is one or several of `keep_actors.telemetry`, or `"auto"`:
     OpenTelemetry if it is installed. With `control` the command line can talk to it, over a socket beside the file
-    (`FILE-control`) or at the path that is given, for this user and root only. `time`, `rng` and `faults` are for
-    tests.
+    (`FILE-control`) or at the path that is given, for this user and root only. A file that is made is for this user
+    alone, unless `file_mode` says otherwise (`0o640`). `time`, `rng` and `faults` are for tests.
 
     Raises what `Store.open` raises (`StorageOwned` when another runtime has the file), `SandboxUnavailable`,
     `ConnectorNotOpened` and `ControlUnavailable`.
@@ -114,7 +117,7 @@ async def open(  # noqa: A001  # `keep_actors.open(...)` is how it is called
     now = time or WallTime()
     async with AsyncExitStack() as stack:
         in_memory = os.fspath(path) == ":memory:"
-        store = Store.in_memory(now.now) if in_memory else Store.open(path, now.now)
+        store = Store.in_memory(now.now) if in_memory else Store.open(path, now.now, file_mode=file_mode)
         stack.callback(store.close)
         reader = store.reader()
         stack.callback(reader.close)
@@ -251,8 +254,24 @@ class Runtime:
         settle = recovery()
         tell(settle, await self._host.storage.apply(settle))
         await self._host.reading.read(assert_no_orphaned_reserved_events)
+        await self._welcome_back()
         for due in await self._host.reading.read(reads.agenda):
             self._clock.set(due.workflow_id, due.at)
+
+    async def _welcome_back(self) -> None:
+        """What waited for a connector that was not there goes on, if it is there now."""
+        host = self._host
+        for workflow in await host.reading.read(reads.workflows_in_error):
+            missing = missing_methods(workflow.error_about)
+            # One of several is enough: the next run says which are missing still.
+            if back := [name for name in missing if host.catalog.get(name) is not None]:
+                clear = ClearWorkflowError(workflow.id, by="runtime", why=f"{', '.join(back)} can be called again")
+                tell(clear, await host.storage.apply(clear))
+        for doubt in await host.reading.read(reads.doubts):
+            method = host.catalog.get(f"{doubt.connector}.{doubt.method}")
+            if reconcile.NOBODY_TO_ASK in doubt.error and method is not None and method.reconcilable:
+                again = reconcile.ask_anew(doubt, host.time.now())
+                tell(again, await host.storage.apply(again))
 
     async def _come_to_an_end(self, grace_ms: Millis) -> None:
         """Let runs come to theirs, but not for ever. A run that is cut off is settled by the next start."""

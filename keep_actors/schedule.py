@@ -27,6 +27,13 @@ def next_run_at(schedule: Schedule | None, timezone: str, default_ms: Millis, no
     return _next_by_cron(schedule.cron, zone(timezone), now)
 
 
+def first_run_at(schedule: Schedule | None, timezone: str, now: Millis) -> Millis:
+    """When a handler runs that begins now: by cron at its next time, else at once. Raises `ScheduleError`."""
+    if schedule is None or schedule.cron is None:
+        return now
+    return _next_by_cron(schedule.cron, zone(timezone), now)
+
+
 def interval_ms(interval: str) -> Millis:
     """`"5m"` in milliseconds."""
     digits = interval.rstrip("msdh")

@@ -1,11 +1,13 @@
-"""The pending events of one workflow, as a run sees them."""
+"""The events of one workflow, as a run sees them."""
 
 from collections.abc import Sequence
 from typing import Protocol
 
 from keep_actors.host import Host
 from keep_storage import reads
-from keep_storage.model import Event
+from keep_storage.events import check_reservations
+from keep_storage.model import Event, EventStatus
+from keep_storage.operations import Reserve
 from keep_storage.transaction import Queries
 
 
@@ -17,7 +19,10 @@ class Topics(Protocol):
         ...
 
     async def by_ids(self, topic: str, message_ids: Sequence[str]) -> list[Event]:
-        """Those of these that are pending, in this order."""
+        """Those of these that there are, in this order, whatever became of them.
+
+        A pending one that waits for a parked run is left out, as `peek` leaves it out: nobody can reserve it now.
+        """
         ...
 
 
@@ -34,9 +39,20 @@ class StoredTopics:
 
         return await self._host.read(read)
 
+    async def check(self, handler: str, reservations: Sequence[Reserve]) -> None:
+        """Raise `Rejected` if this consumer cannot have these events."""
+        await self._host.read(lambda q: check_reservations(q, self._workflow_id, handler, tuple(reservations)))
+
     async def by_ids(self, topic: str, message_ids: Sequence[str]) -> list[Event]:
         def read(q: Queries) -> list[Event]:
-            found = (reads.peek_one(q, self._workflow_id, topic, each) for each in dict.fromkeys(message_ids))
+            found = (_by_id(q, self._workflow_id, topic, each) for each in dict.fromkeys(message_ids))
             return [event for event in found if event is not None]
 
         return await self._host.read(read)
+
+
+def _by_id(q: Queries, workflow_id: str, topic: str, message_id: str) -> Event | None:
+    event = reads.event(q, workflow_id, topic, message_id)
+    if event is None or event.status is not EventStatus.PENDING:
+        return event
+    return reads.peek_one(q, workflow_id, topic, message_id)

@@ -29,24 +29,30 @@ _HEAD: Final = """\
 _KEEP: Final = """\
   /** When a producer or a job runs. */
   type Schedule = {
-    /** `"30s"`, `"5m"`, `"1h"`, `"1d"`: counted from the end of the last run. */
+    /** `"30s"`, `"5m"`, `"1h"`, `"1d"`: at deploy, then counted from the end of the last run. */
     interval: `${number}s` | `${number}m` | `${number}h` | `${number}d`;
     cron?: never;
   } | {
-    /** Five fields, in the workflow's time zone: `"0 9 * * 1-5"`. */
+    /** Five fields, in the workflow's time zone (UTC unless deployed with another): `"0 9 * * 1-5"`. Not at deploy. */
     cron: string;
     interval?: never;
   };
 
-  /** A pending event. */
-  interface PendingEvent {
+  /** An event, whatever became of it. */
+  interface StoredEvent {
     readonly messageId: string;
     readonly title: string;
+    /** Only a pending one can be reserved. */
+    readonly status: "pending" | "reserved" | "consumed" | "skipped";
     /** ISO 8601. */
     readonly createdAt: string;
     /** For `after` of `peek`. */
     readonly cursor: number;
     readonly payload: any;
+  }
+
+  interface PendingEvent extends StoredEvent {
+    readonly status: "pending";
   }
 
   /** An event to publish. */
@@ -89,7 +95,7 @@ _KEEP: Final = """\
   type MutationResult =
     | { readonly status: "applied"; readonly result: any }
     | { readonly status: "none" }
-    | { readonly status: "skipped" };
+    | { readonly status: "skipped"; readonly reason?: string };
 
   interface Item {
     readonly id: string;
@@ -103,15 +109,15 @@ _KEEP: Final = """\
     peek(topic: Topic, options?: { limit?: number; after?: number }): Promise<PendingEvent[]>;
   }
   interface GettingByIds<Topic extends string = string> {
-    /** Those of these events that are pending. */
-    getByIds(topic: Topic, ids: readonly string[]): Promise<PendingEvent[]>;
+    /** These events, in this order, whatever became of them; an unknown id is left out. */
+    getByIds(topic: Topic, ids: readonly string[]): Promise<StoredEvent[]>;
   }
   interface Publishing<Topic extends string = string> {
     /** Returns the messageId. */
     publish(topic: Topic, event: NewEvent): Promise<string>;
   }
   interface OpeningItems<Topic extends string = string> {
-    /** Opens an item, calls the function and returns what it returns. `id` is for ever, `title` is for people. */
+    /** Opens an item, calls the function, returns what it returns: await it. `id` is for ever, `title` for people. */
     withItem<Result>(
       id: string, title: string, fn: (ctx: ItemContext<Topic>) => Result | Promise<Result>,
     ): Promise<Result>;
@@ -150,7 +156,7 @@ _FUNCTIONS: Final = """\
     prepare(ctx: PrepareContext<Topic>, state: any): Result | Promise<Result>;
     /** Changes one thing outside, or nothing. The call is the last thing it does. */
     mutate?(ctx: MutateContext, prepared: Prepared<Result>): unknown;
-    /** Publishes what follows, and returns the next state. */
+    /** Publishes what follows, and returns the next state; nothing keeps the last one, `null` is a state. */
     next?(
       ctx: NextContext<NoInfer<Published>>,
       prepared: Prepared<Result>,

@@ -1,11 +1,17 @@
 """What people see: what came in, what was done about it, why something is stuck, and what they can do. Reads only."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final, Literal
 
 import msgspec
 
-from keep_storage import reads
+from keep_actors import overdue, standing
+from keep_actors.call_text import preview
+from keep_actors.missing import missing_methods
+from keep_actors.overdue import Moment
+from keep_actors.standing import RunView
+from keep_actors.visible import head
+from keep_storage import item_reads, reads
 from keep_storage.errors import Reason, Rejected
 from keep_storage.ids import Millis
 from keep_storage.model import (
@@ -13,6 +19,7 @@ from keep_storage.model import (
     Approval,
     Event,
     EventStatus,
+    HandlerKind,
     Item,
     JournalEntry,
     Json,
@@ -22,6 +29,7 @@ from keep_storage.model import (
     RunStatus,
     ScriptVersion,
     Workflow,
+    WorkflowStatus,
 )
 from keep_storage.transaction import Queries
 from keep_storage.transitions import POST_MUTATION, UNCERTAIN
@@ -56,22 +64,26 @@ class Input(msgspec.Struct, frozen=True):
     """It has been pending for longer than the policy's `stale_after_ms`."""
     held_by: str | None
     """The run that holds it, if one does."""
+    attempt: int
+    """Grows each time that a run lets go of it again without having done anything about it."""
     outputs: list[Output]
 
 
 class Explanation(msgspec.Struct, frozen=True):
     """Why a run is where it is."""
 
-    run: Run
+    run: RunView
     workflow: Workflow
     selected: list[Event]
     """The events it reserved."""
     attempted: list[Output]
     why: str
-    """Why it does not go on; empty if it does, or is done."""
+    """Why it does not go on, or how what stopped it was settled; empty if it goes on, or is done."""
     can_do: list[str]
     """What a person can do about it."""
     journal: list[JournalEntry]
+    item: str | None = None
+    """The item that it left for a person to decide about."""
 
 
 class Question(msgspec.Struct, frozen=True):
@@ -112,7 +124,7 @@ class Proposed(msgspec.Struct, frozen=True):
     blast_radius: BlastRadius
 
 
-_Kind = Literal["approval", "repair", "maintenance", "unknown", "error"]
+_Kind = Literal["approval", "repair", "maintenance", "unknown", "error", "failing", "stale", "expired"]
 
 
 class Attention(msgspec.Struct, frozen=True):
@@ -124,12 +136,14 @@ class Attention(msgspec.Struct, frozen=True):
     words: str
     run_id: str | None
     about: str | None
-    """The approval, the mutation or the proposed version to be answered about."""
+    """The approval, the mutation or the proposed version to be answered about; the handler or topic that is overdue."""
     can_do: str
+    item: str | None = None
+    """The item of a job to be skipped or reprocessed."""
 
 
 CAN_DO: Final[Mapping[RunStatus, str]] = {
-    RunStatus.ACTIVE: "Wait: it is under way. Pausing the workflow lets this run come to its end, and starts no other.",
+    RunStatus.ACTIVE: "Wait: it is under way. To end it at its next call, stop it, or pause the workflow.",
     RunStatus.COMMITTED: "",
     RunStatus.CRASHED: "Nothing: it was carried on by another run, or will be.",
     RunStatus.PAUSED_TRANSIENT: "Nothing: it is tried again by itself.",
@@ -140,6 +154,12 @@ CAN_DO: Final[Mapping[RunStatus, str]] = {
 }
 """What a person can do about a run that stopped this way."""
 
+_CAN_DO_SINCE: Final[Mapping[str, str]] = {
+    standing.RESOLVED: "",
+    standing.INTERRUPTED: "Start a runtime: it settles what was cut off, and goes on.",
+}
+"""The same, of one whose status is history."""
+
 assert set(CAN_DO) == set(RunStatus), "every status says what can be done"
 
 
@@ -149,27 +169,42 @@ def outputs(q: Queries, workflow_id: str, limit: int, before: str | None) -> lis
     return [_output(each) for each in found]
 
 
+def calls(mutations: Iterable[Mutation]) -> list[Output]:
+    """Lines of the ledger as people see them."""
+    return [_output(each) for each in mutations]
+
+
 def inputs(q: Queries, workflow_id: str, limit: int, before: int | None, stale_before: Millis) -> list[Input]:
     """What came in from outside, newest first, each with what was done about it."""
     found = reads.inputs(q, workflow_id, limit=limit, **({"before": before} if before else {}))
     return [_input(q, each.topic, each.event, stale_before) for each in found]
 
 
-def explain(q: Queries, run_id: str) -> Explanation | None:
-    """All there is to know about a run. None if there is no such run."""
-    run = reads.run(q, run_id)
-    if run is None:
+def runs(q: Queries, workflow: Workflow, limit: int, before: str | None, *, is_owned: bool = True) -> list[RunView]:
+    """Its runs, newest first, and how each stands now. `is_owned`: a runtime has the file."""
+    found = reads.runs(q, workflow.id, limit=limit, **({"before": before} if before else {}))
+    return [standing.view(q, each, workflow, is_owned=is_owned) for each in found]
+
+
+def explain(q: Queries, run_id: str, *, is_owned: bool = True) -> Explanation | None:
+    """All there is to know about a run. None if there is no such run. `is_owned`: a runtime has the file."""
+    found = reads.run(q, run_id)
+    if found is None:
         return None
-    workflow = reads.workflow(q, run.workflow_id)
+    workflow = reads.workflow(q, found.workflow_id)
     assert workflow is not None, "a run has its workflow"
+    run = standing.view(q, found, workflow, is_owned=is_owned)
+    item = _item_in_need(q, found)
+    can_do = _CAN_DO_SINCE.get(run.standing, _can_do(found, item))
     return Explanation(
         run=run,
         workflow=workflow,
         selected=reads.events_of_run(q, run.id),
         attempted=[_output(each) for each in reads.mutations_of_run(q, run.id)],
         why=_why(run, workflow),
-        can_do=[CAN_DO[run.status]] if CAN_DO[run.status] else [],
+        can_do=[can_do] if can_do else [],
         journal=reads.journal_of_run(q, run.id),
+        item=item,
     )
 
 
@@ -223,22 +258,28 @@ def proposal(q: Queries, workflow_id: str) -> Proposed | None:
     return Proposed(workflow_id, _number(new), new.source, task.problem, "\n".join(lines), run.error_message, radius)
 
 
-def attention(q: Queries) -> list[Attention]:
-    """Everything that waits for a person."""
-    return [each for workflow in reads.workflows_needing_attention(q) for each in attention_of(q, workflow)]
+def attention(q: Queries, at: Moment) -> list[Attention]:
+    """Everything that waits for a person, and everything that has waited for long."""
+    found = {each.id: each for each in [*reads.workflows_needing_attention(q), *overdue.workflows(q, at)]}
+    return [each for _, workflow in sorted(found.items()) for each in attention_of(q, workflow, at)]
 
 
-def attention_of(q: Queries, workflow: Workflow) -> Iterator[Attention]:
+def attention_of(q: Queries, workflow: Workflow, at: Moment) -> Iterator[Attention]:
     """What of one workflow waits for a person."""
 
-    def needs(kind: _Kind, words: str, run_id: str | None, about: str | None, can_do: str) -> Attention:
-        return Attention(workflow.id, workflow.name, kind, words, run_id, about, can_do)
+    def needs(
+        kind: _Kind, words: str, run_id: str | None, about: str | None, can_do: str, item: str | None = None
+    ) -> Attention:
+        return Attention(workflow.id, workflow.name, kind, words, run_id, about, can_do, item)
 
-    asked = reads.open_approvals(q, workflow.id)
-    for approval in asked:
-        question = _question(q, approval)
-        words = f"{question.title or 'A call'}: {question.call} {question.params}"
-        yield needs("approval", words, question.run_id, approval.id, "Approve it, or reject it as failed or skipped.")
+    asked = [_question(q, each) for each in reads.open_approvals(q, workflow.id)]
+    for question in asked:
+        title = head(question.title, _TITLE_CHARS_MAX) or "A call"
+        words = f"{title}: {question.call} {preview(question.params)}"
+        yield needs("approval", words, question.run_id, question.approval_id, _ANSWER_IT)
+    if workflow.status is WorkflowStatus.ARCHIVED:
+        yield from _left_behind(q, workflow, at, needs)
+        return
     task = reads.open_task(q, workflow.id)
     if task is not None and task.held_version_id is not None:
         held = reads.version(q, task.held_version_id)
@@ -248,22 +289,53 @@ def attention_of(q: Queries, workflow: Workflow) -> Iterator[Attention]:
         run = reads.run(q, workflow.maintenance_run_id or "")
         words = workflow.error or (run.error_message if run is not None else "")
         yield needs("maintenance", words, workflow.maintenance_run_id, None, CAN_DO[RunStatus.FAILED_LOGIC])
-    elif workflow.error and not asked:
-        yield _error(q, workflow, needs)
+    elif workflow.error and workflow.error_run_id not in {each.run_id for each in asked}:
+        yield _error(q, workflow, at, needs)
+    yield from _parked_doubts(q, workflow, at, needs)
+    for each in overdue.overdue_of(q, workflow, at):
+        yield needs(each.kind, each.words, None, each.about, each.can_do)
+
+
+_OPEN_WITH_IT: Final = "Open the runtime with the connector: the workflow goes on by itself then."
+_TITLE_CHARS_MAX: Final = 200
+"""The script's own words for a call do not push the call out of sight."""
+_ANSWER_IT: Final = "Approve it, or reject it: then what it is about is skipped, or with `retry` prepared anew."
+
+
+_IS_MADE: Final = "is being made, though its workflow is archived."
+_WAS_MADE: Final = "was being made when its process ended: nobody knows whether it happened."
+_IS_UNKNOWN: Final = "may have happened: nobody knows."
+
+
+def _left_behind(q: Queries, workflow: Workflow, at: Moment, needs: Callable[..., Attention]) -> Iterator[Attention]:
+    """Nothing of an archived workflow runs, so nothing has to be put right; what may have happened is still asked."""
+    for doubt in reads.unsettled_mutations(q, workflow.id):
+        if doubt.status in UNCERTAIN:
+            made = _IS_MADE if at.is_owned else _WAS_MADE
+            became = made if doubt.status is MutationStatus.IN_FLIGHT else _IS_UNKNOWN
+            words = doubt.error or f"{doubt.connector}.{doubt.method} {became}"
+            yield needs("unknown", words, doubt.run_id, doubt.id, _about(doubt, at))
+
+
+def _parked_doubts(q: Queries, workflow: Workflow, at: Moment, needs: Callable[..., Attention]) -> Iterator[Attention]:
+    """Of runs beside their workflow; an approved call that is being made is no doubt yet."""
     for parked in reads.parked_runs(q, workflow.id):
-        doubt = _doubt(q, parked.id)
+        is_asked = parked.status is RunStatus.PAUSED_APPROVAL or parked.id == workflow.error_run_id
+        doubt = None if is_asked else _doubt(q, parked.id)
         if doubt is not None:
-            yield needs("unknown", f"{parked.error_message} (parked)", parked.id, doubt.id, _about(doubt))
+            yield needs("unknown", f"{parked.error_message} (parked)", parked.id, doubt.id, _about(doubt, at))
 
 
-def _error(q: Queries, workflow: Workflow, needs: Callable[..., Attention]) -> Attention:
+def _error(q: Queries, workflow: Workflow, at: Moment, needs: Callable[..., Attention]) -> Attention:
     run = reads.run(q, workflow.error_run_id) if workflow.error_run_id is not None else None
     if run is None:
         return needs("error", workflow.error, None, None, "Put it right, then clear the error of the workflow.")
     doubt = _doubt(q, run.id)
     if doubt is None:
-        return needs("error", workflow.error, run.id, None, CAN_DO[run.status])
-    return needs("unknown", workflow.error, run.id, doubt.id, _about(doubt))
+        item = _item_in_need(q, run)
+        can_do = _OPEN_WITH_IT if missing_methods(workflow.error_about) else _can_do(run, item)
+        return needs("error", workflow.error, run.id, None, can_do, item)
+    return needs("unknown", workflow.error, run.id, doubt.id, _about(doubt, at))
 
 
 def _doubt(q: Queries, run_id: str) -> Mutation | None:
@@ -271,7 +343,21 @@ def _doubt(q: Queries, run_id: str) -> Mutation | None:
     return next((each for each in reads.mutations_of_run(q, run_id) if each.status in UNCERTAIN), None)
 
 
-def _about(doubt: Mutation) -> str:
+def _item_in_need(q: Queries, run: Run) -> str | None:
+    """The item that a run of a job left for a person to decide about, until somebody has."""
+    found = item_reads.item_in_need(q, run.id) if run.kind is HandlerKind.JOB else None
+    return None if found is None else found.item_id
+
+
+def _can_do(run: Run, item: str | None) -> str:
+    if item is None:
+        return CAN_DO[run.status]
+    return f"Look at item {item!r}; then skip or reprocess it, and clear the error of the workflow."
+
+
+def _about(doubt: Mutation, at: Moment) -> str:
+    if doubt.status is MutationStatus.IN_FLIGHT and at.is_owned:
+        return "Wait: the call is being made. What came of it is known when it has ended."
     is_asked = doubt.status is MutationStatus.NEEDS_RECONCILE
     wait = "The connector is being asked, so you may wait. " if is_asked else ""
     return f"{wait}{CAN_DO[RunStatus.PAUSED_RECONCILIATION]}"
@@ -281,12 +367,16 @@ def _number(version: ScriptVersion) -> str:
     return f"{version.major}.{version.minor}"
 
 
-def _why(run: Run, workflow: Workflow) -> str:
+def _why(run: RunView, workflow: Workflow) -> str:
+    if run.standing == standing.INTERRUPTED:
+        return "Its process ended while it was under way."
     if run.status in (RunStatus.ACTIVE, RunStatus.COMMITTED):
         return ""
     place = f" (script {run.error_place})" if run.error_place else ""
     goes_on = (workflow.pending_retry_run_id == run.id or run.parked) and run.mutation_outcome in POST_MUTATION
     waits = " It waits for its `next`." if goes_on else ""
+    if run.standing == standing.RESOLVED:
+        return f"It stopped in {run.phase} over something that is settled: {run.settled}.{waits}"
     return f"{run.status} in {run.phase}: {run.error_message or 'no words were left'}{place}.{waits}"
 
 
@@ -300,6 +390,7 @@ def _input(q: Queries, topic: str, event: Event, stale_before: Millis) -> Input:
         at=event.created_at,
         is_stale=event.status is EventStatus.PENDING and event.created_at < stale_before,
         held_by=event.reserved_by_run_id,
+        attempt=event.attempt,
         outputs=[_output(each) for each in reads.mutations_of_event(q, event.id)],
     )
 
@@ -313,6 +404,7 @@ def _output(mutation: Mutation) -> Output:
         params=mutation.params,
         status=mutation.status,
         result=mutation.result,
-        error=mutation.error,
+        # Files of earlier versions still have the doubt of what was settled.
+        error="" if mutation.status is MutationStatus.APPLIED else mutation.error,
         at=mutation.updated_at,
     )

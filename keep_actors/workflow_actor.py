@@ -7,23 +7,27 @@ a person can pause or look while a call is pending, and there is never more than
 from collections import deque
 from collections.abc import Awaitable, Callable
 from functools import partial
+from itertools import takewhile
 from typing import Any, Protocol, TypeVar, assert_never
 
 import anyio
 import msgspec
 from anyio.abc import TaskGroup
 
-from keep_actors import deployment
+from keep_actors import deployment, earlier_calls
 from keep_actors.context import RunContext
+from keep_actors.earlier_calls import Earlier
 from keep_actors.errands import find_out, make_approved_call, repair, still_true
 from keep_actors.execution import Execution
+from keep_actors.failures import Before
 from keep_actors.faults import Point
 from keep_actors.host import Host
 from keep_actors.kernel import Actor
-from keep_actors.messages import Activate, Advance, Approve, Between, Deploy, Do, Ended, Message, Tick
-from keep_actors.permissions import Envelope, PermissionsNeeded, grants_of
+from keep_actors.messages import Activate, Advance, Approve, Between, Deploy, Do, Ended, Message, Stop, Tick
+from keep_actors.permissions import Envelope, PermissionsNeeded, grants_of, use_of
 from keep_actors.plan import ExpireApprovals, Reconcile, Repair, Rest, StartRetry, StartRun, Step, plan
 from keep_actors.record import Record, Writes, patiently
+from keep_actors.schedule import next_run_at
 from keep_actors.telemetry import names
 from keep_actors.telemetry.logs import begin_work
 from keep_actors.telemetry.news import tell
@@ -31,24 +35,46 @@ from keep_actors.topics import StoredTopics
 from keep_storage import reads
 from keep_storage.errors import Reason, Rejected, StorageUnavailable
 from keep_storage.ids import Millis
-from keep_storage.model import Handler, HandlerKind, Mutation, Phase, Run, ScriptVersion, Workflow, WorkflowStatus
+from keep_storage.model import (
+    Approval,
+    ApprovalStatus,
+    Handler,
+    HandlerKind,
+    Item,
+    Mutation,
+    Phase,
+    Run,
+    ScriptVersion,
+    Workflow,
+    WorkflowStatus,
+)
 from keep_storage.operations import (
+    ActivateScript,
+    AmendResult,
     ApproveMutation,
+    ArchiveWorkflow,
+    AskAgain,
     CreateRetryRun,
     CreateRun,
     CreateSession,
     FinishSession,
+    GrantPermission,
+    GrantUse,
     Operation,
+    PauseWorkflow,
     RecoverCrashedRuns,
     RecoverMaintenanceMode,
     RecoverUnfinishedSessions,
     RejectMutation,
+    RevokePermission,
     RunNow,
     SkipEvent,
+    StopRun,
     Together,
 )
 from keep_storage.reads import Snapshot
 from keep_storage.transaction import Queries
+from keep_storage.workflows import living
 
 T = TypeVar("T")
 
@@ -86,7 +112,7 @@ class WorkflowActor(Actor[Message]):
         """The run or errand that is under way beside the mailbox."""
         self._run: RunContext | None = None
         self._repairing: anyio.CancelScope | None = None
-        self._between: deque[Between] = deque()
+        self._between: deque[Between | Do[Any]] = deque()
         self._tasks: TaskGroup | None = None
 
     async def run(self) -> None:
@@ -117,6 +143,8 @@ class WorkflowActor(Actor[Message]):
                     self._work_id, self._run = None, None
             case Do():
                 await self._do(message)
+            case Stop():
+                await self._stop(message)
             case Deploy() | Activate() | Approve():
                 self._between.append(message)
                 # A person's script does not wait for the proposal of a machine.
@@ -136,12 +164,65 @@ class WorkflowActor(Actor[Message]):
             text = f"Run {self._run.run_id!r} of workflow {self.name!r} is still active; try again when it ends."
             message.fail(Rejected(Reason.RUN_ALREADY_ACTIVE, text))
             return
+        if isinstance(operation, AmendResult) and self._run is not None:
+            # `next` may be ahead of the file, with the result that is to be amended: wait for the end of the run.
+            self._between.append(message)
+            return
         if isinstance(operation, SkipEvent) and self._run is not None:
             self._run.event_was_skipped = True
         try:
-            message.answer(await self._written(operation))
+            answer = await self._written(operation)
         except (Rejected, StorageUnavailable) as error:
             message.fail(error)
+            return
+        await self._tell_the_run(operation)
+        message.answer(answer)
+
+    async def _tell_the_run(self, operation: Operation[Any]) -> None:
+        """What a person has said counts for the next call of the run that is under way. The storage says so too, in the
+        transaction that would record a call."""
+        if self._run is None:
+            return
+        match operation:
+            case Together():
+                for each in operation.operations:
+                    await self._tell_the_run(each)
+            case PauseWorkflow():
+                self._run.stopped = "the workflow was paused"
+            case ArchiveWorkflow():
+                self._run.stopped = "the workflow was archived"
+            case GrantPermission() | RevokePermission():
+                version_id = self._run.script.version_id
+                self._run.envelope = Envelope(await self._host.read(lambda q: grants_of(q, version_id)))
+            case _:
+                pass
+
+    async def _stop(self, message: Stop) -> None:
+        run = self._run
+        if run is None or message.run_id not in (None, run.run_id):
+            what = f"Run {message.run_id!r}" if message.run_id else "No run"
+            words = f"{what} of workflow {self.name!r} is {'not ' if message.run_id else ''}under way."
+            message.fail(Rejected(Reason.RUN_NOT_ACTIVE, words))
+            return
+        stop = StopRun(run.run_id, self._put_off_until(run), message.by, message.why)
+        try:
+            if run.record.is_open:
+                await self._written(stop)
+            else:
+                # It is not in the file, so it has called nothing yet: its end will be written with this.
+                run.stop = stop
+        except (Rejected, StorageUnavailable) as error:
+            message.fail(error)
+            return
+        run.stopped = f"{message.by or 'a person'} has stopped it{f': {message.why}' if message.why else ''}"
+        message.answer(run.run_id)
+
+    def _put_off_until(self, run: RunContext) -> Millis:
+        """When the handler of a stopped run runs again: at its next time, or after the longest wait of a retry."""
+        now, policy = self._host.time.now(), run.policy
+        if run.kind is HandlerKind.CONSUMER:
+            return now + policy.retry.cap_ms
+        return next_run_at(run.script.schedule_of(run.handler), run.workflow.timezone, policy.producer_interval_ms, now)
 
     async def _advance_by(self, message: Advance) -> None:
         """What is news in it is told by the task that asked, which knows whose it is."""
@@ -149,11 +230,15 @@ class WorkflowActor(Actor[Message]):
             message.answer(await self._host.storage.apply(Together(message.operations)))
         except (Rejected, StorageUnavailable) as error:
             message.fail(error)
+        else:
+            self._replace_workers(Together(message.operations))
 
-    async def _do_between(self, message: Between) -> None:
+    async def _do_between(self, message: Between | Do[Any]) -> None:
         """What has waited until nothing was under way."""
         try:
             match message:
+                case Do():
+                    await self._do(message)
                 case Deploy():
                     message.answer(await self._deploy(message))
                 case Activate():
@@ -173,21 +258,30 @@ class WorkflowActor(Actor[Message]):
         return await self._version(version_id)
 
     async def _activate(self, message: Activate) -> ScriptVersion:
-        workflow, version = await self._host.read(lambda q: _wanted(q, self.name, message.number))
+        workflow, version = await self._host.read(lambda q: _wanted(q, self.name, message))
         declaration = (await self._host.script(version.id)).declaration
-        activate = deployment.activation(version.id, declaration, self._host.time.now())
+        now = self._host.time.now()
+        activate = deployment.activation(version.id, declaration, workflow, now, wanted=message)
         await self._written(Together((activate, *deployment.after_activation(workflow, message.by))))
         return version
 
     async def _approve(self, message: Approve) -> Mutation:
         """From here on the call may have been made, so it is made by a task that outlives this message."""
-        workflow = await self._host.read(lambda q: reads.workflow(q, self.name))
-        assert workflow is not None, "an approval is about a workflow"
-        if workflow.status is WorkflowStatus.ARCHIVED:
-            raise Rejected(Reason.WORKFLOW_STATUS_REFUSED, f"Workflow {workflow.name!r} is archived; it calls nothing.")
-        mutation = await self._host.storage.apply(ApproveMutation(message.approval_id, message.by, message.why))
+        workflow, use = await self._host.read(lambda q: self._approved(q, message.approval_id))
+        mutation = await self._host.storage.apply(ApproveMutation(message.approval_id, message.by, message.why, use))
         self._start_errand(workflow, mutation.id, "call", lambda: make_approved_call(self._host, workflow, mutation))
         return mutation
+
+    def _approved(self, q: Queries, approval_id: str) -> tuple[Workflow, GrantUse | None]:
+        """The workflow that asks, and what the call counts against."""
+        workflow, approval = reads.workflow(q, self.name), reads.approval(q, approval_id)
+        assert workflow is not None, "an approval is about a workflow"
+        mutation = reads.mutation(q, approval.mutation_id) if approval is not None else None
+        method = self._host.catalog.get(f"{mutation.connector}.{mutation.method}") if mutation is not None else None
+        if method is None or workflow.active_version_id is None:
+            return workflow, None
+        envelope = Envelope(grants_of(q, workflow.active_version_id))
+        return workflow, use_of(envelope, method.permission, self._host.time.now())
 
     async def _version(self, version_id: str) -> ScriptVersion:
         version = await self._host.read(lambda q: reads.version(q, version_id))
@@ -214,7 +308,7 @@ class WorkflowActor(Actor[Message]):
                 case Reconcile():
                     self._reconcile(outlook)
                 case ExpireApprovals():
-                    await self._expire()
+                    await self._expire(outlook.snapshot.workflow)
                 case Rest():
                     await self._rest(outlook, outlook.step)
                     return
@@ -236,7 +330,7 @@ class WorkflowActor(Actor[Message]):
         workflow, handler = outlook.snapshot.workflow, outlook.handler
         assert workflow.active_version_id is not None, "what is active has a script"
         assert handler is not None, "what is planned is declared"
-        script = await self._host.script(workflow.active_version_id)
+        script, policy = await self._host.script(workflow.active_version_id), self._host.policy_of(workflow.name)
         run_id, session_id = self._host.ids.new("run"), outlook.snapshot.open_session_id
         opening: list[Operation[Any]] = []
         if session_id is None:
@@ -246,9 +340,10 @@ class WorkflowActor(Actor[Message]):
             opening.append(CreateRetryRun(run_id, step.run_id, session_id))
         else:
             phase = Phase.PREPARING if handler.kind is HandlerKind.CONSUMER else Phase.PENDING
-            on_unknown = self._host.policy_of(workflow.name).on_unknown_of(handler.kind, outlook.snapshot.parked)
+            on_unknown = policy.on_unknown_of(handler.kind, outlook.snapshot.parked)
             opening.append(CreateRun(run_id, session_id, handler.name, phase, _writes(outlook, handler), on_unknown))
         record = Record(tuple(opening), partial(self._advance, run_id), self._host.time)
+        topics = StoredTopics(self._host, workflow.id)
         self._run = RunContext(
             self._host,
             workflow,
@@ -258,11 +353,18 @@ class WorkflowActor(Actor[Message]):
             run_id,
             outlook.envelope,
             record,
-            StoredTopics(self._host, workflow.id),
+            topics,
             trigger=step.trigger,
+            parks=handler.kind is HandlerKind.JOB or outlook.snapshot.parked < policy.parked_max,
         )
-        execution = Execution(self._run, handler.state, handler.failures, outlook.retried)
+        since, started_at = handler.failing_since, self._host.started_at
+        tried_since = None if since is None else policy.tried_since(since, handler.retry_at, started_at)
+        before = Before(handler.failures, tried_since)
+        execution = Execution(self._run, topics, self._earlier_calls, handler.state, before, outlook.retried)
         self._start_beside(run_id, execution.run, run_id, handler.name)
+
+    async def _earlier_calls(self, item: Item) -> list[Earlier]:
+        return await self._host.read(lambda q: earlier_calls.read(q, item))
 
     async def _repair(self, outlook: "Outlook", step: Repair) -> None:
         workflow, maintainer = outlook.snapshot.workflow, self._host.maintainer
@@ -285,10 +387,17 @@ class WorkflowActor(Actor[Message]):
         assert doubt is not None, "what is due was read with the time at which it is"
         self._start_errand(workflow, doubt.id, "reconcile", lambda: find_out(self._host, workflow, doubt))
 
-    async def _expire(self) -> None:
-        now = self._host.time.now()
-        for approval in await self._host.read(lambda q: reads.approvals_due(q, self.name, now)):
-            await self._write(RejectMutation(approval.id, by="policy", why="nobody answered in time", expired=True))
+    async def _expire(self, workflow: Workflow) -> None:
+        """Ask again what nobody has answered in time, as often as the policy wants; then the answer is no."""
+        now, policy = self._host.time.now(), self._host.policy_of(workflow.name)
+        for approval, asked in await self._host.read(lambda q: _expired(q, self.name, now)):
+            if asked <= policy.approval_reminders and workflow.status is not WorkflowStatus.ARCHIVED:
+                until = policy.approval_expires_ms
+                new_id = self._host.ids.new("apr")
+                await self._write(AskAgain(approval.id, new_id, None if until is None else now + until))
+            else:
+                why = f"nobody answered in time, asked {asked} time(s)"
+                await self._write(RejectMutation(approval.id, by="policy", why=why, expired=True))
 
     # Beside the mailbox.
 
@@ -341,6 +450,7 @@ class WorkflowActor(Actor[Message]):
         await step.wait()
         answers = step.result()
         tell(Together(operations), answers)
+        self._host.call_times.note(answers)
         return answers
 
     async def _write(self, operation: Operation[Any]) -> None:
@@ -348,8 +458,21 @@ class WorkflowActor(Actor[Message]):
 
     async def _written(self, operation: Operation[T]) -> T:
         answer = await self._host.storage.apply(operation)
+        self._replace_workers(operation)
         tell(operation, answer)
+        self._host.call_times.note(answer)
         return answer
+
+    def _replace_workers(self, done: Operation[Any]) -> None:
+        """Another script runs now, or the same with other rights: no process goes on that ran the last one."""
+        if _activates(done):
+            self._host.pool.drop_workers(self.name)
+
+
+def _activates(operation: Operation[Any]) -> bool:
+    if isinstance(operation, Together):
+        return any(_activates(each) for each in operation.operations)
+    return isinstance(operation, ActivateScript)
 
 
 class Outlook(msgspec.Struct, frozen=True):
@@ -386,23 +509,41 @@ def _writes(outlook: Outlook, handler: Handler) -> int:
 
 
 def _found(q: Queries, workflow_id: str) -> deployment.Found:
-    workflow, latest = reads.workflow(q, workflow_id), reads.latest_version(q, workflow_id)
+    """What a script meets. Raises `Rejected` if the workflow is archived: the same script again would write nothing."""
+    workflow = living(q, workflow_id) if reads.workflow(q, workflow_id) is not None else None
+    latest = reads.latest_version(q, workflow_id)
     active = reads.version(q, workflow.active_version_id) if workflow and workflow.active_version_id else None
     majors = {each.major for each in (active, latest) if each is not None}
     return deployment.Found(workflow, active, latest, {each: reads.grants(q, workflow_id, each) for each in majors})
 
 
-def _wanted(q: Queries, workflow_id: str, number: tuple[int, int] | None) -> tuple[Workflow, ScriptVersion]:
-    """The version to go back to, or the proposal that is held. Raises `Rejected`."""
-    workflow = reads.workflow(q, workflow_id)
+def _expired(q: Queries, workflow_id: str, now: Millis) -> list[tuple[Approval, int]]:
+    """The questions that nobody has answered in time, and how often each was asked."""
+    return [
+        (each, _asked(reads.approvals_of_mutation(q, each.mutation_id)))
+        for each in reads.approvals_due(q, workflow_id, now)
+    ]
+
+
+def _asked(questions: list[Approval]) -> int:
+    """How often in a row a call was asked about without an answer: in an item, another try may follow an answer."""
+    unanswered = (ApprovalStatus.OPEN, ApprovalStatus.EXPIRED)
+    return len(list(takewhile(lambda each: each.status in unanswered, reversed(questions))))
+
+
+def _wanted(q: Queries, workflow_id: str, message: Activate) -> tuple[Workflow, ScriptVersion]:
+    """The version to go back to, or the proposal that was seen. Raises `Rejected`."""
+    workflow, number = reads.workflow(q, workflow_id), f"{message.number[0]}.{message.number[1]}"
     assert workflow is not None, "the workflow was found before it was asked"
-    if number is not None:
-        version = reads.version_by_number(q, workflow_id, *number)
-        words = f"Workflow {workflow.name!r} has no version {number[0]}.{number[1]}."
-    else:
+    version = reads.version_by_number(q, workflow_id, *message.number)
+    if message.is_proposal:
         task = reads.open_task(q, workflow_id)
-        version = reads.version(q, task.held_version_id) if task is not None and task.held_version_id else None
-        words = f"No repair of workflow {workflow.name!r} waits for a person."
+        held = reads.version(q, task.held_version_id) if task is not None and task.held_version_id else None
+        if held is None:
+            raise Rejected(Reason.VERSION_NOT_FOUND, f"No repair of workflow {workflow.name!r} waits for a person.")
+        if version is None or version.id != held.id:
+            words = f"The repair that waits is version {held.major}.{held.minor}, not {number}: look at that one first."
+            raise Rejected(Reason.VERSION_NOT_FOUND, words)
     if version is None:
-        raise Rejected(Reason.VERSION_NOT_FOUND, words)
+        raise Rejected(Reason.VERSION_NOT_FOUND, f"Workflow {workflow.name!r} has no version {number}.")
     return workflow, version

@@ -144,7 +144,8 @@ def mutation(
 ) -> DeclaredMutation[P, R] | Callable[[Function[P, R]], DeclaredMutation[P, R]]:
     """Decorates a method that changes something outside.
 
-    `identity` names the parameters that say what is changed (all of them, unless told); the rest is payload.
+    `identity` names the parameters that say what is changed; the rest is payload. Where none is declared, an item has
+    one such call, or one for each `subkey`: another with other words is a mismatch, which asks a person.
     `settle_ms` is how long after a call its effect may still be invisible to `reconcile`. `check_hint` and
     `check_url` tell a person how to look.
     """

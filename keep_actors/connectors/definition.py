@@ -163,7 +163,7 @@ def is_web_address(url: object) -> bool:
 def _identity(where: str, options: Options, signature: Signature) -> tuple[str, ...]:
     names = signature.javascript_names
     if options.identity is None:
-        return tuple(names)
+        return ()
     if isinstance(options.identity, str):
         raise ConnectorDefinitionError(where, f"identity is a list of names; write `[{options.identity!r}]`")
     for each in options.identity:
@@ -187,5 +187,5 @@ def _check_comparer(where: str, comparer: Comparer | None, *, has_payload: bool)
     if inspect.iscoroutinefunction(comparer) or len(inspect.signature(comparer).parameters) != 3:
         raise ConnectorDefinitionError(where, "its compare_payload method is `def …(self, old, new)`, and not async")
     if not has_payload:
-        what = "has a compare_payload method and no payload; name in `identity` what says which thing is changed"
+        what = "has a compare_payload method and no payload; leave out of `identity` what may change"
         raise ConnectorDefinitionError(where, what)

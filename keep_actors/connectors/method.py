@@ -86,8 +86,8 @@ class Method(Definition):
     async def reconcile(self, call: MutationCall, timeout_ms: int, waited_ms: int = 0) -> Verdict:
         """Find out what became of a call. The result of `Applied` is JSON text here.
 
-        `waited_ms` is how long ago the call ended or was given up. Before `settle_ms` of that, the absence of an
-        effect proves nothing, and is `Retry`.
+        `waited_ms` is how long ago the call's deadline was, or its end if it came later; less than nothing before.
+        Until `settle_ms` of that have passed, the absence of an effect proves nothing, and is `Retry`.
         """
         reconciler = self.reconciler
         assert reconciler is not None, f"{self.full_name} cannot be reconciled"

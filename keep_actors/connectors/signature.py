@@ -27,7 +27,12 @@ _UNFIT: Final = (TypeError, ValueError, OverflowError, RecursionError)
 
 
 class ResultMismatch(Exception):
-    """What the connector returned is not what it says it returns."""
+    """What the connector returned is not what it says it returns. `path` is where: `rows[2].id`, or empty."""
+
+    def __init__(self, words: str, path: str = "", message: str = "") -> None:
+        super().__init__(words)
+        self.path = path
+        self.message = message or words
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +44,11 @@ class Signature:
     """By Python name, in the order of the signature."""
     takes_call: bool
     result_type: Any
+
+    @property
+    def names(self) -> list[str]:
+        """The parameters as a script names them, in the order of the signature."""
+        return list(self.javascript_names.values())
 
     def decode_params(self, method: str, json_text: Json) -> Params:
         """Raises `ParamsError`."""
@@ -60,10 +70,11 @@ class Signature:
             decoded = msgspec.json.decode(msgspec.json.encode(value), type=self.result_type)
             return msgspec.json.encode(decoded).decode()
         except msgspec.ValidationError as error:
-            why = ": ".join(part for part in misfit(str(error)) if part)
-            raise ResultMismatch(f"the result does not fit: {why}") from None
+            path, message = misfit(str(error))
+            why = ": ".join(part for part in (path, message) if part)
+            raise ResultMismatch(f"the result does not fit: {why}", path, message) from None
         except _UNFIT as error:
-            raise ResultMismatch(f"the result is not JSON: {error}") from error
+            raise ResultMismatch(f"the result is not JSON: {error}", "", f"is not JSON: {error}") from error
 
 
 def read_signature(where: str, title: str, kind: MethodKind, function: Callable[..., Any]) -> Signature:

@@ -12,14 +12,15 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from keep_actors.verdicts import Verdict
-from keep_storage.model import Event, Item, JournalEntry, Mutation, Workflow
+from keep_storage.model import Event, Item, ItemState, JournalEntry, Mutation, Workflow
 
 if TYPE_CHECKING:
     from keep_actors.escalation import Escalation
-    from keep_actors.keep import Deployed
+    from keep_actors.keep_answers import Deployed
+    from keep_actors.views import Question
 else:
     # Only answers have these types: a command that asks for something else need not load a runtime.
-    Escalation = Deployed = Any
+    Escalation = Deployed = Question = Any
 
 VERSION: Final = 1
 REQUEST_BYTES_MAX: Final = 4 * 1024 * 1024
@@ -68,12 +69,16 @@ class Deploy(Request[Deployed], frozen=True, kw_only=True):
     """`declared`: everything that the script names."""
     timezone: str | None = None
     major: bool = False
+    drop: list[str] = []
+    move: dict[str, str] = {}
     by: str = ""
 
 
 class Rollback(Request[Deployed], frozen=True, kw_only=True):
     workflow: str
     version: str
+    drop: list[str] = []
+    move: dict[str, str] = {}
     by: str = ""
 
 
@@ -90,6 +95,21 @@ class Resume(Request[Workflow], frozen=True, kw_only=True):
 class Archive(Request[Workflow], frozen=True, kw_only=True):
     workflow: str
     by: str = ""
+
+
+class Unarchive(Request[Workflow], frozen=True, kw_only=True):
+    workflow: str
+    by: str = ""
+
+
+class Stop(Request[str], frozen=True, kw_only=True):
+    """End the run that is active at its next call. Answered with its id."""
+
+    workflow: str
+    run_id: str | None = None
+    """Refused if it is another one."""
+    by: str = ""
+    why: str = ""
 
 
 class RunNow(Request[Workflow], frozen=True, kw_only=True):
@@ -115,6 +135,13 @@ class Revoke(Request[Workflow], frozen=True, kw_only=True):
     by: str
 
 
+class Approvals(Request[list[Question]], frozen=True, kw_only=True):
+    """Asked of a runtime, because it has the connectors: only they know which call needs which permission."""
+
+    workflow: str | None = None
+    permission: str | None = None
+
+
 class Approve(Request[Mutation], frozen=True, kw_only=True):
     approval_id: str
     by: str
@@ -125,7 +152,7 @@ class Reject(Request[Mutation], frozen=True, kw_only=True):
     approval_id: str
     by: str
     why: str = ""
-    skip: bool = False
+    retry: bool = False
 
 
 class Resolve(Request[Mutation], frozen=True, kw_only=True):
@@ -134,6 +161,14 @@ class Resolve(Request[Mutation], frozen=True, kw_only=True):
     by: str
     why: str = ""
     result: Any = None
+    version: int | None = None
+
+
+class Amend(Request[Mutation], frozen=True, kw_only=True):
+    mutation_id: str
+    result: Any
+    by: str
+    why: str = ""
     version: int | None = None
 
 
@@ -153,22 +188,27 @@ class SkipEvent(Request[Event], frozen=True, kw_only=True):
     why: str = ""
 
 
-class SkipItem(Request[Item], frozen=True, kw_only=True):
+class SkipItems(Request[list[Item]], frozen=True, kw_only=True):
+    """These items, or all in a state; with both, these as long as they are in it."""
+
     workflow: str
-    item_id: str
-    by: str = ""
+    item_ids: list[str] | None = None
+    state: ItemState | None = None
+    by: str
     why: str = ""
 
 
-class ReprocessItem(Request[Item], frozen=True, kw_only=True):
+class ReprocessItems(Request[list[Item]], frozen=True, kw_only=True):
     workflow: str
-    item_id: str
-    by: str = ""
+    item_ids: list[str] | None = None
+    state: ItemState | None = None
+    by: str
     why: str = ""
 
 
 class AcceptRepair(Request[Deployed], frozen=True, kw_only=True):
     workflow: str
+    version: str
     by: str
 
 
@@ -182,6 +222,12 @@ class Unknowns(Request[list[Escalation]], frozen=True, kw_only=True):
     """Asked of a runtime, because it has the connectors and what they say about checking."""
 
     workflow: str | None = None
+
+
+class ParameterNames(Request[dict[str, list[str]]], frozen=True, kw_only=True):
+    """Asked of a runtime, because it has the connectors: only they know the order of parameters."""
+
+    calls: list[str]
 
 
 class Follow(Request[None], frozen=True, kw_only=True):
@@ -198,25 +244,33 @@ AnyRequest: TypeAlias = (
     | Pause
     | Resume
     | Archive
+    | Unarchive
+    | Stop
     | RunNow
     | ClearError
     | Grant
     | Revoke
+    | Approvals
     | Approve
     | Reject
     | Resolve
+    | Amend
     | Publish
     | SkipEvent
-    | SkipItem
-    | ReprocessItem
+    | SkipItems
+    | ReprocessItems
     | AcceptRepair
     | RefuseRepair
     | Unknowns
+    | ParameterNames
     | Follow
 )
 
-ErrorKind = Literal["rejected", "refused", "permissions", "invalid", "request", "unavailable", "unknown", "internal"]
-"""`unknown`: it may have happened. After every other one it did not."""
+ErrorKind = Literal[
+    "rejected", "refused", "permissions", "result", "invalid", "request", "unavailable", "unknown", "internal"
+]
+"""`result`: a person's result does not fit the type of the call. `unknown`: it may have happened. After every other one
+it did not."""
 
 
 class Error(msgspec.Struct, frozen=True):
@@ -226,6 +280,11 @@ class Error(msgspec.Struct, frozen=True):
     words: str
     reason: str = ""
     """Of a `Rejected`: for code."""
+    example: str = ""
+    """Of a result that does not fit: JSON that would."""
+    topics: dict[str, int] = {}
+    declared: list[str] = []
+    """Of `EventsWouldWait`: how many events wait in each topic, and the topics that the script has."""
 
 
 class Reply(msgspec.Struct, frozen=True):

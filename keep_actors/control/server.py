@@ -17,7 +17,7 @@ from anyio.abc import TaskStatus
 
 import keep_actors
 from keep_actors.connectors.attempt import attempt
-from keep_actors.control import protocol
+from keep_actors.control import bounds, protocol
 from keep_actors.control.place import Listening, peer_uid
 from keep_actors.control.protocol import About, AnyRequest, Error, ErrorKind, Follow, Reply, RequestRefused, encode
 from keep_actors.deployment import DeployRefused
@@ -25,7 +25,8 @@ from keep_actors.keep import Keep
 from keep_actors.kernel import ActorDied, ActorError, AskTimeout
 from keep_actors.permissions import Grant, PermissionsNeeded
 from keep_actors.sandbox_pool import SandboxUnavailable
-from keep_storage.errors import Rejected, StorageError, StorageLost
+from keep_actors.verdicts import ResultRefused
+from keep_storage.errors import EventsWouldWait, Rejected, StorageError, StorageLost
 
 log = logging.getLogger("keep_actors.control")
 
@@ -55,6 +56,7 @@ _ERRORS: Final[tuple[tuple[type[Exception], ErrorKind], ...]] = (
     (ActorError, "unavailable"),
     (SandboxUnavailable, "unavailable"),
     (RequestRefused, "request"),
+    (ResultRefused, "result"),
     (ValueError, "invalid"),
 )
 """What each error is to a client: the first that fits. Whatever is not here is a bug of ours."""
@@ -70,8 +72,19 @@ def _hello(_: Keep, __: protocol.Hello) -> Awaitable[About]:
 def _deploy(keep: Keep, ask: protocol.Deploy) -> Awaitable[Any]:
     grants = [_grant(each) for each in ask.grants] if isinstance(ask.grants, list) else ask.grants
     return keep.deploy(
-        ask.source, workflow=ask.workflow, grants=grants, timezone=ask.timezone, major=ask.major, by=ask.by
+        ask.source,
+        workflow=ask.workflow,
+        grants=grants,
+        timezone=ask.timezone,
+        major=ask.major,
+        drop=ask.drop,
+        move=ask.move,
+        by=ask.by,
     )
+
+
+def _rollback(keep: Keep, ask: protocol.Rollback) -> Awaitable[Any]:
+    return keep.rollback(ask.workflow, ask.version, drop=ask.drop, move=ask.move, by=ask.by)
 
 
 def _resolve(keep: Keep, ask: protocol.Resolve) -> Awaitable[Any]:
@@ -89,26 +102,37 @@ def _grant(given: protocol.GrantOf) -> Grant:
 DOES: Final[Mapping[type[Any], Callable[[Keep, Any], Awaitable[Any]]]] = {
     protocol.Hello: _hello,
     protocol.Deploy: _deploy,
-    protocol.Rollback: lambda keep, ask: keep.rollback(ask.workflow, ask.version, by=ask.by),
+    protocol.Rollback: _rollback,
     protocol.Pause: lambda keep, ask: keep.pause(ask.workflow, by=ask.by),
     protocol.Resume: lambda keep, ask: keep.resume(ask.workflow, by=ask.by),
     protocol.Archive: lambda keep, ask: keep.archive(ask.workflow, by=ask.by),
+    protocol.Unarchive: lambda keep, ask: keep.unarchive(ask.workflow, by=ask.by),
+    protocol.Stop: lambda keep, ask: keep.stop_run(ask.workflow, run_id=ask.run_id, by=ask.by, why=ask.why),
     protocol.RunNow: lambda keep, ask: keep.run_now(ask.workflow, by=ask.by),
     protocol.ClearError: lambda keep, ask: keep.clear_error(ask.workflow, by=ask.by, why=ask.why),
     protocol.Grant: lambda keep, ask: keep.grant(ask.workflow, _grant(ask.grant), by=ask.by),
     protocol.Revoke: lambda keep, ask: keep.revoke(ask.workflow, ask.permission, by=ask.by),
+    protocol.Approvals: lambda keep, ask: keep.approvals(ask.workflow, permission=ask.permission),
     protocol.Approve: lambda keep, ask: keep.approve(ask.approval_id, by=ask.by, why=ask.why),
-    protocol.Reject: lambda keep, ask: keep.reject(ask.approval_id, by=ask.by, why=ask.why, skip=ask.skip),
+    protocol.Reject: lambda keep, ask: keep.reject(ask.approval_id, by=ask.by, why=ask.why, retry=ask.retry),
     protocol.Resolve: _resolve,
+    protocol.Amend: lambda keep, ask: keep.amend(
+        ask.mutation_id, result=ask.result, by=ask.by, why=ask.why, version=ask.version
+    ),
     protocol.Publish: _publish,
     protocol.SkipEvent: lambda keep, ask: keep.skip_event(
         ask.workflow, ask.topic, ask.message_id, by=ask.by, why=ask.why
     ),
-    protocol.SkipItem: lambda keep, ask: keep.skip_item(ask.workflow, ask.item_id, by=ask.by, why=ask.why),
-    protocol.ReprocessItem: lambda keep, ask: keep.reprocess_item(ask.workflow, ask.item_id, by=ask.by, why=ask.why),
-    protocol.AcceptRepair: lambda keep, ask: keep.accept_repair(ask.workflow, by=ask.by),
+    protocol.SkipItems: lambda keep, ask: keep.skip_items(
+        ask.workflow, ask.item_ids, state=ask.state, by=ask.by, why=ask.why
+    ),
+    protocol.ReprocessItems: lambda keep, ask: keep.reprocess_items(
+        ask.workflow, ask.item_ids, state=ask.state, by=ask.by, why=ask.why
+    ),
+    protocol.AcceptRepair: lambda keep, ask: keep.accept_repair(ask.workflow, ask.version, by=ask.by),
     protocol.RefuseRepair: lambda keep, ask: keep.refuse_repair(ask.workflow, by=ask.by, why=ask.why),
     protocol.Unknowns: lambda keep, ask: keep.unknowns(ask.workflow),
+    protocol.ParameterNames: lambda keep, ask: keep.parameter_names(ask.calls),
 }
 """What `Keep` is asked for each request. `Follow` is the one that has more than one answer."""
 
@@ -162,7 +186,7 @@ class Server:
             return
         try:
             with anyio.fail_after(self._patience.request_s):
-                request = protocol.decode(await line.receive(protocol.REQUEST_BYTES_MAX))
+                request = bounds.decode(await line.receive(protocol.REQUEST_BYTES_MAX))
         except RequestRefused as refused:
             await self._say(line, _refusal("request", str(refused)))
             return
@@ -208,8 +232,15 @@ async def _answer(keep: Keep, request: AnyRequest) -> Reply:
 def _refused(error: Exception) -> Reply:
     for kind, meaning in _ERRORS:
         if isinstance(error, kind):
+            if isinstance(error, EventsWouldWait):
+                left = Error(
+                    meaning, error.message, str(error.reason), topics=error.topics, declared=list(error.declared)
+                )
+                return Reply(error=left)
             if isinstance(error, Rejected):
                 return Reply(error=Error(meaning, error.message, str(error.reason)))
+            if isinstance(error, ResultRefused):
+                return Reply(error=Error(meaning, str(error), example=error.example))
             return _refusal(meaning, str(error))
     log.error("A request over the control socket failed.", exc_info=error)
     return _refusal("internal", f"The runtime has a bug: {type(error).__name__}: {error}. Its log has more.")

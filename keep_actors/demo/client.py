@@ -43,7 +43,7 @@ class Client:
         if self._users > 1:
             return
         if not await self._are_there():
-            command = [sys.executable, "-m", "keep_actors.demo.outside", str(self._folder.path), "0"]
+            command = [sys.executable, "-P", "-m", "keep_actors.demo.outside", str(self._folder.path), "0"]
             self._started = await anyio.open_process(command, stderr=None, start_new_session=True)
             assert self._started.stdout is not None, "it was asked for"
             # It says that it is ready; if it cannot be, that is the end of the stream.

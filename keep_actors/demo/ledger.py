@@ -8,8 +8,10 @@ from typing import Any
 import msgspec
 
 from keep_actors import views
+from keep_actors.overdue import Moment
 from keep_actors.views import Attention
 from keep_storage import reads
+from keep_storage.ids import wall_clock
 from keep_storage.model import EventStatus, JournalEntry, Mutation
 from keep_storage.sqlite import open_reader
 from keep_storage.transaction import Queries
@@ -79,7 +81,7 @@ def facts(db: Path) -> Facts:
             for topic in reads.topics(q, workflow.id)
             for event in reads.events(q, workflow.id, topic.name)
         ]
-        return Facts(events, views.attention(q))
+        return Facts(events, views.attention(q, Moment(wall_clock())))
 
 
 def _calls(q: Queries, event_id: str) -> list[Mutation]:

@@ -25,7 +25,7 @@ class Child:
 
     def __init__(self, module: str, *words: str, log: IO[bytes]) -> None:
         self._process = subprocess.Popen(  # noqa: S603 - our own interpreter and modules
-            [sys.executable, "-m", f"keep_actors.demo.{module}", *words],
+            [sys.executable, "-P", "-m", f"keep_actors.demo.{module}", *words],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=log,

@@ -3,11 +3,16 @@
 All but one: nobody can be asked about a courier. When its answer is lost, a person is asked.
 """
 
+from typing import Final
+
 import msgspec
 
 from keep_actors.connectors import Applied, Connector, MutationCall, NotApplied, Uncertain, mutation, read
 from keep_actors.demo.client import Client, Reply
 from keep_actors.demo.folder import Folder
+
+_TIMEOUT_MS: Final = 2_000
+"""The default is a minute. What is not found is believed only after that, and here somebody is watching."""
 
 
 class Mail(msgspec.Struct, frozen=True, rename="camel"):
@@ -82,7 +87,12 @@ class Sheets(_Service):
 class Bank(_Service):
     name = "bank"
 
-    @mutation(risk="high", identity=["invoice"], check_hint="Look for the invoice in the bank's statement.")
+    @mutation(
+        risk="high",
+        identity=["invoice"],
+        timeout_ms=_TIMEOUT_MS,
+        check_hint="Look for the invoice in the bank's statement.",
+    )
     async def pay(self, invoice: str, amount: int, call: MutationCall) -> str:
         """Pay an invoice. Money leaves each time this is called."""
         return await self._do(invoice, call, amount=amount)
@@ -96,9 +106,9 @@ class Courier(_Service):
     name = "courier"
 
     @mutation(identity=["parcel"], check_hint="Ring the courier; in this demo, look for the parcel in outside.jsonl.")
-    async def dispatch(self, parcel: str, to: str, call: MutationCall) -> str:
-        """Send a courier with a parcel. There is no way to ask whether one has left."""
-        return await self._do(parcel, call, to=to)
+    async def dispatch(self, parcel: str, to: str, call: MutationCall) -> None:
+        """Send a courier with a parcel, without a receipt. There is no way to ask whether one has left."""
+        await self._do(parcel, call, to=to)
 
 
 def connectors_in(folder: Folder) -> list[Connector]:

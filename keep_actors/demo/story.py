@@ -16,6 +16,10 @@ _CALLS: Final[Mapping[tuple[str, str, str], tuple[Tone, str]]] = {
     ("in_flight", "failed", "connector"): ("plain", "refused (503): nothing happened, so it is tried again"),
     ("in_flight", "needs_reconcile", ""): ("doubt", "no answer: nobody knows whether it happened"),
     ("in_flight", "indeterminate", ""): ("doubt", "no answer, and the {service} cannot be asked: a person is"),
+    ("needs_reconcile", "needs_reconcile", ""): (
+        "doubt",
+        "the {service} was asked: not there, but it may still arrive",
+    ),
     ("needs_reconcile", "applied", "reconciliation"): ("good", "the {service} was asked: it has it. Not sent again"),
     ("needs_reconcile", "failed", "reconciliation"): (
         "plain",

@@ -1,7 +1,10 @@
-"""The pending events of one moment, in memory: each simulated run sees what the ones before it left."""
+"""The pending events of one moment, in memory: each simulated run sees what the ones before it left.
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Final
+Events that were not pending are asked of the file, one by one, when a script names them.
+"""
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from typing import Final, TypeAlias
 
 import msgspec
 
@@ -9,13 +12,17 @@ from keep_actors.context import CannotGoOn
 from keep_actors.dry_run.report import EventRef
 from keep_actors.failures import logic
 from keep_storage import reads
-from keep_storage.model import PEEK_MAX, Event
+from keep_storage.model import PEEK_MAX, Event, EventStatus
 from keep_storage.operations import Reserve
 from keep_storage.transaction import Queries
 
 EVENTS_MAX: Final = 10_000
 """Of one topic: what lies behind them is not looked at."""
 BYTES_MAX: Final = 64 * 1024 * 1024
+
+
+Look: TypeAlias = Callable[[str, Sequence[str]], Awaitable[list[Event]]]
+"""The events of a topic with these message ids that are not pending any more."""
 
 
 class Pending(msgspec.Struct, frozen=True):
@@ -43,12 +50,20 @@ def _pending(q: Queries, workflow_id: str, topic: str) -> Pending:
     return Pending(tuple(found), is_more=True)
 
 
+def finished(q: Queries, workflow_id: str, topic: str, message_ids: Sequence[str]) -> list[Event]:
+    """What `Look` asks a file for. One that is pending there and was not loaded is of another moment."""
+    found = (reads.event(q, workflow_id, topic, each) for each in message_ids)
+    return [event for event in found if event is not None and event.status is not EventStatus.PENDING]
+
+
 class Backlog:
     """What is still pending. `reserve` takes events out of it, as a run would."""
 
-    def __init__(self, found: Mapping[str, Pending]) -> None:
+    def __init__(self, found: Mapping[str, Pending], look: Look) -> None:
         self._left = {topic: {each.message_id: each for each in pending.events} for topic, pending in found.items()}
+        self._taken: dict[str, dict[str, Event]] = {}
         self._found = found
+        self._look = look
 
     async def peek(self, topic: str, *, limit: int, after: int) -> list[Event]:
         """As `Topics.peek`."""
@@ -57,8 +72,10 @@ class Backlog:
 
     async def by_ids(self, topic: str, message_ids: Sequence[str]) -> list[Event]:
         """As `Topics.by_ids`."""
-        left = self._left.get(topic, {})
-        return [left[each] for each in dict.fromkeys(message_ids) if each in left]
+        known = {**self._left.get(topic, {}), **self._taken.get(topic, {})}
+        others = [each for each in dict.fromkeys(message_ids) if each not in known]
+        known |= {event.message_id: event for event in (await self._look(topic, others) if others else ())}
+        return [known[each] for each in dict.fromkeys(message_ids) if each in known]
 
     def count(self, topics: Iterable[str]) -> int:
         """How many are left in these topics."""
@@ -82,6 +99,8 @@ class Backlog:
                 if event is None:
                     raise CannotGoOn(logic(handler, f"{where} is not pending"))
                 taken[reserve.topic, message_id] = event
-        for topic, message_id in taken:
+        for (topic, message_id), event in taken.items():
             del self._left[topic][message_id]
+            consumed = msgspec.structs.replace(event, status=EventStatus.CONSUMED)
+            self._taken.setdefault(topic, {})[message_id] = consumed
         return [EventRef(topic, event.message_id, event.title) for (topic, _), event in taken.items()]

@@ -6,7 +6,7 @@ It is given doors whose connectors have no code that changes anything, a reader'
 
 import random
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
@@ -17,7 +17,7 @@ import msgspec
 from keep_actors import deployment, permissions
 from keep_actors.connectors import Catalog, Connector
 from keep_actors.context import CannotGoOn, RunContext
-from keep_actors.dry_run.backlog import Backlog
+from keep_actors.dry_run.backlog import Backlog, Look, finished
 from keep_actors.dry_run.found import Found, find, read
 from keep_actors.dry_run.report import (
     Arrival,
@@ -49,7 +49,7 @@ from keep_sandbox import Mutation as Issued
 from keep_storage import reads
 from keep_storage.errors import Reason, Rejected
 from keep_storage.ids import Millis
-from keep_storage.model import EventStatus, FailureClass, HandlerKind
+from keep_storage.model import Event, EventStatus, FailureClass, HandlerKind
 from keep_storage.model import Grant as StoredGrant
 from keep_storage.operations import Publish, UseGrant
 from keep_storage.sqlite import open_reader
@@ -95,6 +95,10 @@ async def dry_run(
         given = [permissions.as_grant(each) for each in grants]
         permissions.check_known(given, looking)
 
+        async def look(topic: str, message_ids: Sequence[str]) -> list[Event]:
+            asked = partial(finished, workflow_id=found.workflow.id, topic=topic, message_ids=message_ids)
+            return await read(reader, asked)
+
         def stage(script: Script, version: str, major: int) -> "_Stage":
             doors = Doors(
                 time=VirtualTime(at),
@@ -106,7 +110,7 @@ async def dry_run(
                 policies={},
             )
             stored = [*_stored(given, found.workflow.id, major), *found.grants.get(major, ())]
-            return _Stage(doors, found, script, version, Envelope(stored), _Paper(found.used))
+            return _Stage(doors, found, script, version, Envelope(stored), _Paper(found.used), look)
 
         new = stage(Script("new", source, declared.declaration, declared.uses), "new", found.major)
         old = found.against
@@ -149,14 +153,21 @@ class _Stage:
     """A script, with all that its runs are given."""
 
     def __init__(
-        self, doors: Doors, found: Found, script: Script, version: str, envelope: Envelope, paper: _Paper
+        self,
+        doors: Doors,
+        found: Found,
+        script: Script,
+        version: str,
+        envelope: Envelope,
+        paper: _Paper,
+        look: Look,
     ) -> None:
         self.doors = doors
         self.found = found
         self.script = script
         self.version = version
         self.envelope = envelope
-        self.backlog = Backlog(found.pending)
+        self.backlog = Backlog(found.pending, look)
         self._paper = paper
 
     def context(self, handler: str, kind: HandlerKind) -> RunContext:
@@ -217,17 +228,19 @@ async def _wanted(context: RunContext, evaluation: Evaluation, issued: Issued) -
     verdict: Verdict = "allowed"
     why = ""
     try:
-        method, _ = evaluation.wanted(issued)
-        counted(context, method)
+        wanted, _ = evaluation.wanted(issued)
+        counted(context, wanted)
         await context.record.save()
-        verdict = "asked" if context.envelope.asks_first(method.permission) else "allowed"
+        verdict = "asked" if context.envelope.asks_first(wanted.permission) else "allowed"
     except CannotGoOn as error:
         if error.failure.cls is not FailureClass.PERMISSION:
             raise
         verdict, why = "refused", error.failure.message
     except Rejected as error:
         verdict, why = "refused", str(error)
-    return WantedCall(issued.name, msgspec.Raw(issued.params.encode()), verdict, why)
+    method = context.host.catalog.get(issued.name)
+    names = method.signature.names if method is not None else []
+    return WantedCall(issued.name, msgspec.Raw(issued.params.encode()), verdict, why, names)
 
 
 async def _produce(reader: Reader, producer: str, stage: _Stage) -> Rehearsal:

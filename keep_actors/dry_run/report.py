@@ -38,6 +38,8 @@ class WantedCall(msgspec.Struct, frozen=True):
     verdict: Verdict
     why: str = ""
     """Why it would be refused."""
+    names: list[str] = []
+    """The parameters of the method, in the order of its signature."""
 
 
 class Failed(msgspec.Struct, frozen=True):

@@ -1,5 +1,6 @@
-"""The door to time: what time it is, and how to wait for a moment. Times are integer milliseconds since the epoch.
+"""The door to time: what time it is, how to wait for a moment, and how much time has passed, in milliseconds.
 
+What time it is can be set, by a person or a machine, forward and back. How much has passed cannot.
 Whoever needs the time is given a `Time` when it is made: the wall clock in production, one that moves by hand
 in tests and simulations.
 """
@@ -20,10 +21,14 @@ STALE_MAX: Final = 64
 
 
 class Time(Protocol):
-    """What time it is, and waiting for a moment."""
+    """What time it is, waiting for a moment, and how much time has passed."""
 
     def now(self) -> int:
         """The milliseconds since the epoch."""
+        ...
+
+    def elapsed(self) -> int:
+        """The milliseconds since some moment before, on a clock that only goes forward and cannot be set."""
         ...
 
     async def sleep_until(self, at: int) -> None:
@@ -37,6 +42,10 @@ class WallTime:
     def now(self) -> int:
         """The milliseconds since the epoch."""
         return time.time_ns() // 1_000_000
+
+    def elapsed(self) -> int:
+        """The milliseconds since the machine started. Where this stands still while it sleeps, waits last longer."""
+        return time.monotonic_ns() // 1_000_000
 
     async def sleep_until(self, at: int) -> None:
         """Return once `now() >= at`."""
@@ -54,6 +63,7 @@ class VirtualTime:
 
     def __init__(self, start: int = 1_700_000_000_000) -> None:
         self._now = start
+        self._elapsed = 0
         self._sleepers: Agenda[anyio.Event] = Agenda()
         self._due: deque[anyio.Event] = deque()
         self._waking = False
@@ -67,6 +77,10 @@ class VirtualTime:
         """The milliseconds since the epoch, so far."""
         return self._now
 
+    def elapsed(self) -> int:
+        """The milliseconds by which it was moved on; `jump` is none of that."""
+        return self._elapsed
+
     def advance(self, ms: int) -> None:
         """Move the time on and wake who is due."""
         self.advance_to(self._now + ms)
@@ -74,11 +88,12 @@ class VirtualTime:
     def advance_to(self, at: int) -> None:
         """Move the time to `at` and wake who is due, earliest first: each runs before the next is woken."""
         assert at >= self._now, "time does not go back"
-        self._now = at
-        while (sleeper := self._sleepers.take_due(at)) is not None:
-            self._due.append(sleeper)
-        if not self._waking:
-            self._wake_next()
+        self._elapsed += at - self._now
+        self._set(at)
+
+    def jump(self, ms: int) -> None:
+        """Set the clock forward, or back: no time has passed, and who is due by the new time wakes."""
+        self._set(self._now + ms)
 
     async def sleep_until(self, at: int) -> None:
         """Return once the time was moved to `at` or beyond."""
@@ -96,6 +111,13 @@ class VirtualTime:
                 self._due.remove(wake)
             else:
                 self._sleepers.clear(wake)
+
+    def _set(self, at: int) -> None:
+        self._now = at
+        while (sleeper := self._sleepers.take_due(at)) is not None:
+            self._due.append(sleeper)
+        if not self._waking:
+            self._wake_next()
 
     def _wake_next(self) -> None:
         # One wakes the next, because trio runs those that are woken together in any order.

@@ -11,9 +11,10 @@ from keep_actors.maintenance.task import Impact, Proposal, RepairFailed
 from keep_sandbox.limits import DEFAULT_LIMITS
 
 _LANGUAGES: Final = ("js", "javascript")
-_OPENING: Final = re.compile(r"(`{3,})[ \t]*([^`]*)")
+# None of these tries a place twice: a long line of blanks would take minutes.
+_OPENING: Final = re.compile(r"(`{3,})([^`]*)")
 _CLOSING: Final = re.compile(r"(`{3,})\s*")
-_IMPACT: Final = re.compile(r"\s*impact\s*:\s*(.*?)\s*", re.IGNORECASE)
+_IMPACT: Final = re.compile("impact", re.IGNORECASE)
 _NOTE_CHARS_MAX: Final = 2_000
 
 
@@ -35,7 +36,7 @@ def proposal_of(answer: str) -> Proposal:
             f"The script of the answer has {size} bytes in {lines} lines; "
             f"{DEFAULT_LIMITS.script_bytes} and {DEFAULT_LIMITS.script_lines} are the most."
         )
-    note = "\n".join(line for line in prose if not _IMPACT.fullmatch(line)).strip()
+    note = "\n".join(line for line in prose if _said(line) is None).strip()
     return Proposal(source, _impact(prose), legible(note, _NOTE_CHARS_MAX))
 
 
@@ -64,5 +65,11 @@ def _parts(answer: str) -> tuple[list[str], list[tuple[str, str]]]:
 
 def _impact(prose: list[str]) -> Impact:
     """What it says, if it says it once and in the words asked for. Anything else is for a person to look at."""
-    said = [found[1] for line in prose if (found := _IMPACT.fullmatch(line)) is not None]
+    said = [found for line in prose if (found := _said(line)) is not None]
     return "safe" if said == ["safe"] else "potentially_impactful"
+
+
+def _said(line: str) -> str | None:
+    """What a line says about the impact; None if it is about something else."""
+    word, colon, rest = line.partition(":")
+    return rest.strip() if colon and _IMPACT.fullmatch(word.strip()) is not None else None

@@ -45,7 +45,7 @@ only mend the script.
 The host refuses a proposal that changes one of these:
 - the name of the workflow and its topics;
 - which handlers there are, their names and kinds; a consumer loses no phase;
-- what a consumer subscribes to, and every schedule;
+- what a consumer subscribes to, its `orderingKey`, and every schedule;
 - `publishes` must not grow;
 - only the connector methods listed in the user message may be used.
 

@@ -1,16 +1,21 @@
 """What speaks against a repaired script. Pure: two declarations go in, sentences to act on come out.
 
 A repair mends code. What a workflow is called, when it runs, what it listens to, where it publishes and what it was
-granted are the same before and after; to change them is a person's deploy. The static list of used methods misses
+granted are the same before and after; to change them is a person's deploy. Every field is compared, and
+`HANDLER_MAY_CHANGE` is the closed list of what may differ. The static list of used methods misses
 computed names: it is advice, and no boundary.
 """
 
-from collections.abc import Collection, Iterable, Iterator
-from typing import Final
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from typing import Any, Final, TypeAlias
+
+import msgspec
 
 from keep_actors.maintenance.evidence import legible
 from keep_sandbox.declaration import PROBLEMS_SHOWN_MAX, Consumer, Declaration, Inspection, Problem, Schedule, Scheduled
 from keep_sandbox.outcomes import Place
+
+Handler: TypeAlias = Consumer | Scheduled
 
 _KINDS: Final = {"producers": "a producer", "consumers": "a consumer", "jobs": "a job"}
 _NAME_CHARS_MAX: Final = 100
@@ -70,13 +75,15 @@ def _changes(old: Declaration, new: Declaration) -> Iterator[str]:
     if added := _without(new.topics, old.topics):
         yield f"The topics also have {_listed(added)} now; remove them, since a repair adds no topics."
     yield from _handlers_changed(old, new)
-    for name, consumer in old.consumers.items():
-        if name in new.consumers:
-            yield from _consumer_changed(f"consumers.{_cut(name)}", consumer, new.consumers[name], new.topics)
-    for group, before, after in (("producers", old.producers, new.producers), ("jobs", old.jobs, new.jobs)):
-        for name, scheduled in before.items():
+    for group in _KINDS:
+        before, after = getattr(old, group), getattr(new, group)
+        for name in before:
             if name in after:
-                yield from _scheduled_changed(f"{group}.{_cut(name)}", scheduled, after[name], new.topics)
+                yield from _handler_changed(f"{group}.{_cut(name)}", before[name], after[name], new.topics)
+    compared = {"name", "topics", *_KINDS}
+    for field in _differing(old, new):
+        if field not in compared:
+            yield _kept("The workflow", field, old, new)
 
 
 def _handlers_changed(old: Declaration, new: Declaration) -> Iterator[str]:
@@ -107,27 +114,75 @@ def _handlers(declaration: Declaration) -> list[tuple[str, str]]:
     ]
 
 
-def _consumer_changed(handler: str, old: Consumer, new: Consumer, topics: list[str]) -> Iterator[str]:
-    if set(new.subscribe) != set(old.subscribe):
-        yield f"{handler} subscribes to {_listed(new.subscribe)} now; keep `subscribe` at {_listed(old.subscribe)}."
-    yield from _publishes_widened(handler, old.publishes, new.publishes, topics)
-    for phase in ("mutate", "next"):
-        if getattr(old, phase) and not getattr(new, phase):
-            yield f"{handler} has no `{phase}` any more; a repair keeps every phase."
+def _handler_changed(handler: str, old: Handler, new: Handler, topics: list[str]) -> Iterator[str]:
+    """Every field of the two, compared: one that differs is refused unless a rule knows the change and allows it."""
+    for field in _differing(old, new):
+        rule = HANDLER_MAY_CHANGE.get((type(new), field))
+        if rule is None or not rule(getattr(old, field), getattr(new, field), topics):
+            yield _changed_words(handler, field, old, new, topics)
 
 
-def _scheduled_changed(handler: str, old: Scheduled, new: Scheduled, topics: list[str]) -> Iterator[str]:
-    if new.schedule != old.schedule:
-        yield f"The schedule of {handler} is {_when(new.schedule)} now; keep it at {_when(old.schedule)}."
-    yield from _publishes_widened(handler, old.publishes, new.publishes, topics)
+def _differing(old: msgspec.Struct, new: msgspec.Struct) -> Iterator[str]:
+    """The fields in which two structs differ, those that only one of them has included."""
+    nothing = object()
+    for field in dict.fromkeys((*new.__struct_fields__, *old.__struct_fields__)):
+        if getattr(old, field, nothing) != getattr(new, field, nothing):
+            yield field
 
 
-def _publishes_widened(handler: str, old: list[str] | None, new: list[str] | None, topics: list[str]) -> Iterator[str]:
-    if old is None:
-        return  # it may publish to every topic, and there are no more of them than before
-    if added := _without(topics if new is None else new, old):
-        what = "has no `publishes` any more, so it may also publish" if new is None else "may also publish"
-        yield f"{handler} {what} to {_listed(added)}; keep `publishes` at {_listed(old)}."
+def _changed_words(handler: str, field: str, old: Handler, new: Handler, topics: list[str]) -> str:
+    """What to do about a field that is not as it was."""
+    match field, old, new:
+        case "subscribe", Consumer(), Consumer():
+            now, before = _listed(new.subscribe), _listed(old.subscribe)
+            return f"{handler} subscribes to {now} now; keep `subscribe` at {before}."
+        case "publishes", _, _:
+            return _publishes_widened(handler, old.publishes, new.publishes, topics)
+        case "ordering_key", Consumer(), Consumer():
+            return (
+                f"The `orderingKey` of {handler} is {_quoted(new.ordering_key)} now and was "
+                f"{_quoted(old.ordering_key)}; keep it, since it holds the order of calls that are under way."
+            )
+        case (("mutate" | "next"), Consumer(), Consumer()):
+            return f"{handler} has no `{field}` any more; a repair keeps every phase."
+        case "schedule", Scheduled(), Scheduled():
+            return f"The schedule of {handler} is {_when(new.schedule)} now; keep it at {_when(old.schedule)}."
+    return _kept(handler, field, old, new)
+
+
+def _kept(where: str, field: str, old: msgspec.Struct, new: msgspec.Struct) -> str:
+    now, before = (_cut(repr(getattr(each, field, None))) for each in (new, old))
+    return f"{where} has another `{_cut(field)}`: {now}; keep it at {before}, since a repair changes code only."
+
+
+def _publishes_widened(handler: str, old: list[str] | None, new: list[str] | None, topics: list[str]) -> str:
+    added = _listed(_without(topics if new is None else new, old or []))
+    what = "has no `publishes` any more, so it may also publish" if new is None else "may also publish"
+    return f"{handler} {what} to {added}; keep `publishes` at {_listed(old or [])}."
+
+
+def _is_no_wider(old: list[str] | None, new: list[str] | None, topics: list[str]) -> bool:
+    # Without `publishes` it may publish to every topic, and there are no more of them than before.
+    return old is None or not _without(topics if new is None else new, old)
+
+
+def _is_reordered(old: list[str], new: list[str], _: list[str]) -> bool:
+    return set(old) == set(new)
+
+
+def _is_added(old: bool, new: bool, _: list[str]) -> bool:
+    return new and not old
+
+
+HANDLER_MAY_CHANGE: Final[Mapping[tuple[type[Handler], str], Callable[[Any, Any, list[str]], bool]]] = {
+    (Scheduled, "publishes"): _is_no_wider,
+    (Consumer, "publishes"): _is_no_wider,
+    (Consumer, "subscribe"): _is_reordered,
+    (Consumer, "mutate"): _is_added,
+    (Consumer, "next"): _is_added,
+}
+"""What a repair may change in a handler's declaration without a person, and how: nothing else. Not `orderingKey`: the
+order of one customer's calls would be lost while one of them is in doubt."""
 
 
 def _when(schedule: Schedule | None) -> str:

@@ -5,8 +5,8 @@ that only receives notices needs `verify` and loads no runtime.
 """
 
 from keep_actors.notices.notice import Notice
-from keep_actors.notices.signature import BadSignature, verify
+from keep_actors.notices.signature import BadSignature, new_secret, verify
 from keep_actors.notices.sink import GiveUp, Hook, Sink, Sinks
 from keep_actors.notices.webhook import Webhook
 
-__all__ = ["BadSignature", "GiveUp", "Hook", "Notice", "Sink", "Sinks", "Webhook", "verify"]
+__all__ = ["BadSignature", "GiveUp", "Hook", "Notice", "Sink", "Sinks", "Webhook", "new_secret", "verify"]

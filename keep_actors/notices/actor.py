@@ -13,6 +13,7 @@ from typing import Final, TypeAlias, assert_never
 import anyio
 from msgspec import Struct
 
+from keep_actors import overdue
 from keep_actors.host import Host
 from keep_actors.kernel import Actor, ActorDied, ActorRef, ActorStopped, Question, RestartPolicy, Supervisor
 from keep_actors.notices.comparison import Difference, compare
@@ -21,7 +22,7 @@ from keep_actors.notices.matters import matters, outcome_of
 from keep_actors.notices.sink import Sink
 from keep_actors.record import patiently
 from keep_actors.signal import Signal
-from keep_storage import notice_reads, reads
+from keep_storage import notice_reads, overdue_reads, reads
 from keep_storage.ids import Millis
 from keep_storage.model import Notice
 from keep_storage.operations import AddDelivery, OpenNotice, Operation, SettleNotice, Together
@@ -68,6 +69,8 @@ class NoticesActor(Actor[Message]):
         self._committed = committed
         self._seen: int | None = None
         """The journal up to here has been compared."""
+        self._overdue_at: Millis | None = None
+        """When a handler that fails will have failed for so long that people are told."""
 
     async def run(self) -> None:
         """Follow what is committed, deliver, and process messages."""
@@ -99,8 +102,22 @@ class NoticesActor(Actor[Message]):
                 # Taken before looking: what is committed meanwhile is looked at next.
                 committed, looked_at = self._committed.next, time.now()
                 await self.ref.ask(Look())
-                await committed.wait()
+                await self._something_changes(committed)
                 await time.sleep_until(looked_at + LOOK_EVERY_MS)
+
+    async def _something_changes(self, committed: anyio.Event) -> None:
+        """Something is committed, or a handler has failed for so long that people are told."""
+        if self._overdue_at is None:
+            await committed.wait()
+            return
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self._wake, tasks.cancel_scope, self._overdue_at)
+            await committed.wait()
+            tasks.cancel_scope.cancel()
+
+    async def _wake(self, waiting: anyio.CancelScope, at: Millis) -> None:
+        await self._host.time.sleep_until(at)
+        waiting.cancel()
 
     # Comparing.
 
@@ -116,6 +133,16 @@ class NoticesActor(Actor[Message]):
             found = await self._host.read(partial(self._changed_since, seen=seen))
             await self._tell(found)
             self._seen, is_all = found.until, found.is_all
+        await self._look_at_overdue()
+
+    async def _look_at_overdue(self) -> None:
+        """Nothing is written when a time has come: who fails is looked at then."""
+        at = self._host.moment()
+        if self._overdue_at is not None and self._overdue_at <= at.now:
+            failing = await self._host.read(overdue_reads.failing_handlers)
+            ids = {each.workflow_id for each in failing}
+            await self._tell(await self._host.read(partial(self._compared, workflow_ids=sorted(ids))))
+        self._overdue_at = await self._host.read(partial(overdue.next_told_at, at=at))
 
     async def _look_at_all(self) -> None:
         after = ""
@@ -135,7 +162,7 @@ class NoticesActor(Actor[Message]):
     def _compared(self, q: Queries, workflow_ids: Iterable[str], until: int = 0, *, is_all: bool = True) -> _Found:
         now, known = [], []
         for workflow_id in workflow_ids:
-            now += matters(q, workflow_id, lambda name: self._host.repairs_max(name) > 0)
+            now += matters(q, workflow_id, lambda name: self._host.repairs_max(name) > 0, self._host.moment())
             known += notice_reads.open_notices(q, workflow_id)
         difference = compare(now, known)
         return _Found(until, is_all, tuple(_settle(q, each) for each in difference.settled), difference)

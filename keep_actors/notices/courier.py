@@ -99,7 +99,7 @@ class Courier:
     def _next_attempt_at(self, delivery: Delivery) -> Millis | None:
         """None: it has failed too often."""
         failures, backoff = delivery.attempts + 1, self._sink.backoff
-        if failures >= backoff.attempts_max:
+        if backoff.is_used_up(failures):
             return None
         return self._host.time.now() + backoff.delay_ms(failures, self._host.rng)
 

@@ -4,16 +4,17 @@ A connector that is still being asked, an approved call under way and a repair t
 `attention`, where people who look may act. Nobody is called for them before the policy says that a person is asked.
 """
 
-from collections.abc import Callable
-from typing import TypeAlias
+from collections.abc import Callable, Mapping
+from typing import Final, TypeAlias
 
 import msgspec
 
 from keep_actors import views
 from keep_actors.connectors.attempt import cut
+from keep_actors.overdue import Moment
 from keep_actors.views import Attention
 from keep_storage import model, reads
-from keep_storage.model import Mutation, MutationStatus, NoticeKind, Resolver, Workflow, WorkflowStatus
+from keep_storage.model import Mutation, MutationStatus, NoticeKind, Resolver, Workflow
 from keep_storage.transaction import Queries
 
 IsRepaired: TypeAlias = Callable[[str], bool]
@@ -33,18 +34,30 @@ class Matter(msgspec.Struct, frozen=True):
     can_do: str
 
 
-def matters(q: Queries, workflow_id: str, is_repaired: IsRepaired) -> list[Matter]:
+TOLD_AS: Final[Mapping[str, NoticeKind | None]] = {
+    **{kind: kind for kind in NoticeKind},
+    # A handler that keeps failing is tried again by itself, and people are told all the same.
+    "failing": NoticeKind.ERROR,
+    "stale": None,
+    "expired": None,
+}
+"""As what people are told of something; of what is not, only those hear who look."""
+
+
+def matters(q: Queries, workflow_id: str, is_repaired: IsRepaired, at: Moment) -> list[Matter]:
     """What of a workflow needs a person now."""
     workflow = reads.workflow(q, workflow_id)
-    if workflow is None or workflow.status is WorkflowStatus.ARCHIVED:
+    if workflow is None:
         return []
-    found = [_matter(q, workflow, each, is_repaired) for each in views.attention_of(q, workflow)]
+    found = [_matter(q, workflow, each, is_repaired) for each in views.attention_of(q, workflow, at)]
     return [each for each in found if each is not None]
 
 
 def _matter(q: Queries, workflow: Workflow, needs: Attention, is_repaired: IsRepaired) -> Matter | None:
-    kind, about, call, words = NoticeKind(needs.kind), needs.about or needs.run_id or "", "", needs.words
+    kind, about, call, words = TOLD_AS[needs.kind], needs.about or needs.run_id or "", "", needs.words
     match kind:
+        case None:
+            return None
         case NoticeKind.APPROVAL:
             approval = reads.approval(q, about)
             assert approval is not None, "it has just been listed"
@@ -73,7 +86,11 @@ def outcome_of(q: Queries, notice: model.Notice) -> str:
         case NoticeKind.UNKNOWN:
             mutation = _mutation(q, notice.about)
             return _said(_OUTCOMES.get(mutation.status, ""), mutation.resolved_who, skipped=_is_skipped(mutation))
-        case NoticeKind.REPAIR | NoticeKind.MAINTENANCE | NoticeKind.ERROR:
+        case NoticeKind.ERROR:
+            workflow = reads.workflow(q, notice.workflow_id)
+            is_given_up = notice.run_id is None and notice.about and workflow is not None and workflow.error
+            return "given up: a person is asked" if is_given_up else ""
+        case NoticeKind.REPAIR | NoticeKind.MAINTENANCE:
             return ""
 
 

@@ -39,7 +39,7 @@ class Notice(msgspec.Struct, frozen=True):
 def notice_of(row: model.Notice, workflow: str, says: Says) -> Notice:
     """The message about a matter."""
     return Notice(
-        id=f"{row.id}.{says}",
+        id=f"{row.id}-{says}",
         says=says,
         matter=row.id,
         kind=row.kind,

@@ -1,9 +1,16 @@
-"""The signature of a webhook: HMAC-SHA256 over the time of sending and the body. One side signs, the other verifies."""
+"""The signature of a webhook, as *Standard Webhooks* 1.0.0 has it (https://www.standardwebhooks.com).
 
+HMAC-SHA256 over the id, the time of sending and the body. One side signs, with one secret or several; the other
+verifies, with `verify` or with any library for that standard.
+"""
+
+import base64
+import binascii
 import hashlib
 import hmac
+import secrets
 from collections.abc import Mapping
-from typing import Final
+from typing import Final, TypeAlias
 
 import msgspec
 
@@ -11,35 +18,40 @@ from keep_actors.notices.notice import Notice
 from keep_actors.secret import Secret
 from keep_storage.ids import Millis
 
-TIMESTAMP: Final = "Keep-Timestamp"
-"""When it was sent, in milliseconds since the epoch. Anew at every attempt."""
-SIGNATURE: Final = "Keep-Signature"
-"""`v1=` and the HMAC in hexadecimal, of the timestamp, a full stop and the body."""
-NOTICE_ID: Final = "Keep-Notice-Id"
+NOTICE_ID: Final = "webhook-id"
 """The notice's id: the same at every attempt."""
+TIMESTAMP: Final = "webhook-timestamp"
+"""When it was sent, in seconds since the epoch. Anew at every attempt."""
+SIGNATURE: Final = "webhook-signature"
+"""`v1,` and the HMAC in base64; one for each secret, separated by spaces."""
 
 TOLERANCE_MS: Final = 5 * 60 * 1000
-_SECRET_CHARS_MIN: Final = 16
-_DIGITS_MAX: Final = 15
-_SCHEME: Final = "v1="
+SECRET_PREFIX: Final = "whsec_"  # noqa: S105  # how secrets of this kind begin
+_SECRET_BYTES: Final = (24, 64)
+_DIGITS_MAX: Final = 12
+_SCHEME: Final = "v1,"
+
+Secrets: TypeAlias = Secret | str | tuple[Secret | str, ...]
+"""One, or several while one is replaced by another."""
 
 
 class BadSignature(ValueError):
     """The request is not from who knows the secret, or not from now. Answer 400, and believe nothing of it."""
 
 
-def signed(secret: Secret, timestamp: Millis, body: bytes) -> str:
-    """The value of `Keep-Signature`."""
-    return _SCHEME + hmac.new(secret.reveal().encode(), f"{timestamp}.".encode() + body, hashlib.sha256).hexdigest()
+def new_secret() -> Secret:
+    """A secret at random. `reveal` it once, and keep it where both sides find it."""
+    return Secret(SECRET_PREFIX + base64.b64encode(secrets.token_bytes(32)).decode())
+
+
+def signed(secret: Secret, notice_id: str, timestamp_s: int, body: bytes) -> str:
+    """A signature, for `webhook-signature`."""
+    content = f"{notice_id}.{timestamp_s}.".encode() + body
+    return _SCHEME + base64.b64encode(hmac.new(_key(secret), content, hashlib.sha256).digest()).decode()
 
 
 def verify(
-    secret: Secret | str | tuple[Secret | str, ...],
-    headers: Mapping[str, str],
-    body: bytes,
-    *,
-    now: Millis,
-    tolerance_ms: Millis = TOLERANCE_MS,
+    secret: Secrets, headers: Mapping[str, str], body: bytes, *, now: Millis, tolerance_ms: Millis = TOLERANCE_MS
 ) -> Notice:
     """The notice in a request, if whoever sent it knows the secret and sent it just now.
 
@@ -47,41 +59,73 @@ def verify(
     by `tolerance_ms`. With several secrets one of them has to fit: so one can be replaced by another. A request that is
     repeated within the tolerance is genuine: drop a `Notice.id` that you have seen.
 
-    Raises `BadSignature`.
+    Raises `BadSignature`, whatever is in the headers; `ValueError` if the secret itself is none.
     """
-    given = {name.lower(): value for name, value in headers.items()}
-    timestamp = _timestamp(_header(given, TIMESTAMP))
-    signatures = [each.strip().encode() for each in _header(given, SIGNATURE).split(",")]
-    secrets = secret if isinstance(secret, tuple) else (secret,)
-    expected = [signed(checked_secret(each), timestamp, body).encode() for each in secrets]
+    known = checked_secrets(secret)
+    given = {str(name).lower(): value for name, value in headers.items()}
+    notice_id, timestamp_s = _id(_header(given, NOTICE_ID)), _timestamp(_header(given, TIMESTAMP))
+    signatures = [each.encode() for each in _header(given, SIGNATURE).split(" ")]
+    expected = [signed(each, notice_id, timestamp_s, body).encode() for each in known]
     # Every pair is compared, in a time that says nothing about how much of it was right.
     fits = [hmac.compare_digest(one, other) for one in expected for other in signatures]
     if not any(fits):
         raise BadSignature(f"{SIGNATURE} does not fit: another secret, or the body is not as it was sent")
-    if abs(now - timestamp) > tolerance_ms:
-        when = "ago" if timestamp < now else "ahead of this clock"
-        raise BadSignature(f"the request was signed {abs(now - timestamp)} ms {when}; allowed are {tolerance_ms} ms")
+    apart = now - timestamp_s * 1000
+    # It was sent at some time in that second.
+    if apart >= tolerance_ms + 1000 or apart < -tolerance_ms:
+        when = "ago" if apart > 0 else "ahead of this clock"
+        raise BadSignature(f"the request was signed {abs(apart)} ms {when}; allowed are {tolerance_ms} ms")
     try:
         return msgspec.json.decode(body, type=Notice)
-    except (msgspec.DecodeError, RecursionError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise BadSignature(f"the body is signed, but it is no notice: {error}") from None
 
 
-def checked_secret(secret: Secret | str) -> Secret:
-    """Long enough not to be guessed. Raises `ValueError`, without its content."""
-    checked = secret if isinstance(secret, Secret) else Secret(secret)
-    if len(checked.reveal()) < _SECRET_CHARS_MIN:
-        raise ValueError(f"the secret of a webhook has at least {_SECRET_CHARS_MIN} characters, at random")
+def checked_secrets(secret: Secrets) -> tuple[Secret, ...]:
+    """All of them, each long enough not to be guessed. Raises `ValueError`, without their content."""
+    several = secret if isinstance(secret, tuple) else (secret,)
+    if not several:
+        raise ValueError("a webhook needs a secret")
+    checked = tuple(each if isinstance(each, Secret) else Secret(each) for each in several)
+    for each in checked:
+        _key(each)
     return checked
 
 
-def _header(given: Mapping[str, str], name: str) -> str:
-    if (value := given.get(name.lower())) is None:
+def _key(secret: Secret) -> bytes:
+    text, (least, most) = secret.reveal(), _SECRET_BYTES
+    key = b""
+    if text.startswith(SECRET_PREFIX):
+        encoded = text.removeprefix(SECRET_PREFIX).rstrip("=")
+        try:
+            key = base64.b64decode(encoded + "=" * (-len(encoded) % 4), validate=True)
+        except (binascii.Error, ValueError):
+            key = b""
+    if not least <= len(key) <= most:
+        raise ValueError(
+            f"the secret of a webhook is `{SECRET_PREFIX}` and {least} to {most} random bytes in base64; "
+            "keep_actors.notices.new_secret() makes one"
+        )
+    return key
+
+
+def _header(given: Mapping[str, object], name: str) -> str:
+    value = given.get(name)
+    if value is None:
         raise BadSignature(f"there is no header {name}")
+    if not (isinstance(value, str) and value.isascii() and value.isprintable()):
+        raise BadSignature(f"{name} is no text that a header can have")
     return value
 
 
-def _timestamp(text: str) -> Millis:
-    if not (text.isascii() and text.isdecimal() and len(text) <= _DIGITS_MAX):
-        raise BadSignature(f"{TIMESTAMP} is not a number of milliseconds")
+def _id(text: str) -> str:
+    # A full stop separates what is signed: with one in the id, two requests could have one signature.
+    if not text or "." in text:
+        raise BadSignature(f"{NOTICE_ID} is not the id of a notice")
+    return text
+
+
+def _timestamp(text: str) -> int:
+    if not (text.isdecimal() and len(text) <= _DIGITS_MAX):
+        raise BadSignature(f"{TIMESTAMP} is not a number of seconds")
     return int(text)

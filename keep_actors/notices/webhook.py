@@ -6,10 +6,9 @@ from urllib.parse import urlsplit
 import msgspec
 
 from keep_actors.notices.notice import Notice
-from keep_actors.notices.signature import NOTICE_ID, SIGNATURE, TIMESTAMP, checked_secret, signed
+from keep_actors.notices.signature import NOTICE_ID, SIGNATURE, TIMESTAMP, Secrets, checked_secrets, signed
 from keep_actors.notices.sink import PATIENCE, TIMEOUT_MS, GiveUp, checked_name, checked_timeout
 from keep_actors.policy import Backoff
-from keep_actors.secret import Secret
 from keep_storage.ids import Clock, Millis, wall_clock
 
 if TYPE_CHECKING:
@@ -26,8 +25,9 @@ class NotTaken(Exception):
 
 
 class Webhook:
-    """Posts notices as JSON. Needs httpx: `pip install 'keep-actors[notices]'`.
+    """Posts notices as JSON, signed as *Standard Webhooks* has it. Needs httpx: `pip install 'keep-actors[notices]'`.
 
+    `secret` is one (`whsec_…`, as `new_secret` makes it), or several while one is replaced: it signs with each of them.
     Any 2xx is delivered, 410 gives up, everything else is tried again. A redirect is not followed. The name is that of
     the host unless it is said. A `client` is used as it is and not closed.
     """
@@ -36,7 +36,7 @@ class Webhook:
         self,
         url: str,
         *,
-        secret: Secret | str,
+        secret: Secrets,
         name: str = "",
         timeout_ms: Millis = TIMEOUT_MS,
         backoff: Backoff = PATIENCE,
@@ -48,7 +48,7 @@ class Webhook:
             raise ValueError("url is the address of an endpoint, such as https://example.com/keep")
         self._url = url
         self._host = parts.hostname
-        self._secret = checked_secret(secret)
+        self._secrets = checked_secrets(secret)
         self._clock = clock
         self._sender = _sender(client)
         # Not the whole address, which often has a token in it: the name is in the file, in logs and in metrics.
@@ -61,11 +61,11 @@ class Webhook:
 
     async def deliver(self, notice: Notice) -> None:
         """Post it once. Raises `GiveUp`, `NotTaken` or what httpx raises."""
-        body, timestamp = msgspec.json.encode(notice), self._clock()
+        body, timestamp_s = msgspec.json.encode(notice), self._clock() // 1000
         headers = {
-            TIMESTAMP: str(timestamp),
-            SIGNATURE: signed(self._secret, timestamp, body),
             NOTICE_ID: notice.id,
+            TIMESTAMP: str(timestamp_s),
+            SIGNATURE: " ".join(signed(each, notice.id, timestamp_s, body) for each in self._secrets),
         }
         reply = await self._sender.post(self._url, headers, body, _REPLY_BYTES_MAX)
         if reply.status == _GONE:

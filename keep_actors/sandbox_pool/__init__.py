@@ -1,6 +1,6 @@
 """Runs handlers of untrusted scripts: a supervised pool of jailed worker processes, or of none when trusted.
 
-Open a `SandboxPool`, `invoke` a handler, and drive the `Call`: `next`, then `answer`, `reject` or `refuse`, until
+Open a `SandboxPool`, `invoke` a handler, and drive the `Call`: `next`, then `answer` or `refuse`, until
 the outcome is terminal. Needs AnyIO alone and runs on asyncio and trio; the loop is never blocked by a script.
 """
 

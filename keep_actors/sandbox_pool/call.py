@@ -10,8 +10,9 @@ from typing import Protocol, TypeVar
 import anyio
 
 from keep_actors.sandbox_pool.zygote import Worker, Zygote
-from keep_sandbox.conversation import Conversation, Violation, check_json
+from keep_sandbox.conversation import Conversation, Violation
 from keep_sandbox.invocation import Capabilities, Invocation
+from keep_sandbox.json_text import UnfitText, check_json
 from keep_sandbox.limits import Limits
 from keep_sandbox.outcomes import (
     Outcome,
@@ -22,7 +23,7 @@ from keep_sandbox.outcomes import (
     WorkerLost,
     outcome_of_exit,
 )
-from keep_sandbox.protocol import Abort, Answer, BadFrame, Inspect, Reject, Run, encode
+from keep_sandbox.protocol import Abort, Answer, BadFrame, Inspect, Run, encode
 from keep_sandbox.trusted import TrustedCall
 
 _EXIT_REPORT_TIMEOUT_S = 2
@@ -57,10 +58,6 @@ class Call(Protocol):
 
     async def answer(self, request_id: int, value: str) -> None:
         """Give a request its answer, as JSON text. Raises `ValueError` when that is none, or too large."""
-        ...
-
-    async def reject(self, request_id: int, message: str) -> None:
-        """Give a request an error that the script may catch, as a `ToolError`."""
         ...
 
     async def refuse(self, reason: str) -> Refused:
@@ -125,12 +122,6 @@ class JailedCall:
         if self._conversation.answered(request_id):
             await self._send(encode(Answer(self.worker.calls, request_id, value)))
 
-    async def reject(self, request_id: int, message: str) -> None:
-        """Give a request an error that the script may catch."""
-        message = message[: self._limits.error_chars].encode("utf-8", "replace").decode()
-        if self._conversation.answered(request_id):
-            await self._send(encode(Reject(self.worker.calls, request_id, message)))
-
     async def refuse(self, reason: str) -> Refused:
         """End the invocation because of a request."""
         assert self._terminal is None, "the invocation has ended"
@@ -148,9 +139,11 @@ class JailedCall:
 
     async def _receive(self) -> Outcome | None:
         link = self.worker.link
+        if self._wall_left_s <= 0:
+            return await self._killed(wall=True)
         try:
             started = anyio.current_time()
-            wait_s = None if self._conversation.host_has_the_word else max(self._wall_left_s, 0)
+            wait_s = None if self._conversation.host_has_the_word else self._wall_left_s
             with anyio.move_on_after(wait_s) as scope:
                 frame = await link.receive()
             if wait_s is not None:
@@ -187,9 +180,17 @@ class JailedCall:
         return outcome_of_exit(self.worker.returncode, wall=wall)
 
     async def _send(self, data: bytes) -> None:
-        """Send; a worker that does not read loses its time, and the end of it is seen by `next`."""
-        with anyio.move_on_after(max(self._wall_left_s, 0)):
+        """Send; a worker that does not read loses its time, however often it is sent something.
+
+        What was sent in part cannot be taken back, so a worker whose time is up is ended here; `next` says so.
+        """
+        started = anyio.current_time()
+        with anyio.move_on_after(max(self._wall_left_s, 0)) as scope:
             await self.worker.link.send(data)
+        self._wall_left_s -= anyio.current_time() - started
+        if scope.cancelled_caught:
+            self._wall_left_s = 0
+            self.zygote.kill(self.worker)
 
     def _end(self, terminal: Terminal) -> None:
         self._conversation.end()
@@ -227,10 +228,6 @@ class ThreadCall:
         _check_answer(value, self._limits)
         await self._run_sync(lambda: self._call.answer(request_id, value))
 
-    async def reject(self, request_id: int, message: str) -> None:
-        """Give a request an error that the script may catch."""
-        await self._run_sync(lambda: self._call.reject(request_id, message))
-
     async def refuse(self, reason: str) -> Refused:
         """End the invocation because of a request."""
         refused = self._call.refuse(reason)
@@ -247,5 +244,5 @@ def _check_answer(value: str, limits: Limits) -> None:
     """What a connector returned may be no more than what a script may return: the script has to take it."""
     try:
         check_json(value, limits)
-    except Violation as error:
+    except UnfitText as error:
         raise ValueError(f"an answer that cannot be given: {error}") from None

@@ -1,4 +1,4 @@
-"""The supervised pool: warm workers ahead of need, each for one workflow, recycled before they can go stale.
+"""The supervised pool: warm workers ahead of need, each for one script of one workflow, recycled before they go stale.
 
 What dies is replaced: a worker at once, the zygote too, until it dies too often; then the pool fails, and with it
 whoever opened it. Nothing outlives the pool, and nothing outlives the host.
@@ -15,16 +15,16 @@ from typing import Literal, TypeAlias, TypeVar
 import anyio
 import anyio.lowlevel
 import anyio.to_thread
-import msgspec
 
 from keep_actors.sandbox_pool.call import Call, JailedCall, RunSync, ThreadCall
 from keep_actors.sandbox_pool.policy import PoolPolicy, PoolStats
-from keep_actors.sandbox_pool.zygote import SandboxUnavailable, Worker, Zygote
+from keep_actors.sandbox_pool.zygote import Owner, SandboxUnavailable, Worker, Zygote
 from keep_sandbox.declaration import Code, Inspection, Problem
 from keep_sandbox.engine import check_installation
-from keep_sandbox.inspect import inspect
+from keep_sandbox.inspect import believed, inspect
 from keep_sandbox.invocation import Invocation, MethodKind
 from keep_sandbox.jail import check_available
+from keep_sandbox.json_text import check_decoder
 from keep_sandbox.limits import DEFAULT_LIMITS, TRUSTED_LIMITS, Limits
 from keep_sandbox.outcomes import (
     Deadlock,
@@ -65,7 +65,7 @@ class SandboxPool:
         self._zygote: Zygote | None = None
         self._zygote_up = anyio.Event()
         self._spares: deque[Worker] = deque()
-        self._kept: dict[str, list[Worker]] = {}
+        self._kept: dict[Owner, list[Worker]] = {}
         self._busy: set[Worker] = set()
         self._spare_wanted = anyio.Event()
         self._spare_came = anyio.Event()
@@ -89,6 +89,7 @@ class SandboxPool:
         neither. In `thread` mode `run_sync` says where the script runs; a simulation hands in a direct call.
         """
         check_installation()
+        check_decoder()
         limits = limits or (TRUSTED_LIMITS if mode == "thread" else DEFAULT_LIMITS)
         pool = cls(mode, limits, policy or PoolPolicy(), run_sync or _in_a_thread)
         if mode == "thread":
@@ -146,6 +147,7 @@ class SandboxPool:
     ) -> AsyncIterator[Call]:
         """Run one handler for one workflow. Leaving the block before the end drops the script.
 
+        A worker that is used again has run nothing but this very script for this very workflow.
         `limits` are for this invocation alone; the address space and the length of a frame stay those of the pool.
         """
         limits = limits or self._limits
@@ -157,7 +159,7 @@ class SandboxPool:
                 finally:
                     thread_call.close()
                 return
-            zygote, worker = await self._take(workflow_id)
+            zygote, worker = await self._take(Owner(workflow_id, invocation.source))
             call = JailedCall(zygote, worker, invocation, limits, self._replace)
             try:
                 await call.start()
@@ -184,29 +186,40 @@ class SandboxPool:
                 self._drop(call.zygote, call.worker)
         return _inspection(outcome)
 
+    def drop_workers(self, workflow_id: str) -> None:
+        """End the workers of a workflow, now that another version of its script runs: one that the last version took
+        over must not meet the rights of the next. Those that are busy end with what they do."""
+        for worker in self._busy:
+            if worker.owner is not None and worker.owner.workflow_id == workflow_id:
+                worker.is_outdated = True
+        for owner in [each for each in self._kept if each.workflow_id == workflow_id]:
+            for worker in self._kept.pop(owner):
+                assert self._zygote is not None, "workers are kept only while there is a zygote"
+                self._zygote.kill(worker)
+
     # Taking a worker, and giving it back.
 
-    async def _take(self, workflow_id: str) -> tuple[Zygote, Worker]:
-        """A worker for this workflow: the one it had, else a spare, else a new one."""
-        kept = self._kept.get(workflow_id, [])
+    async def _take(self, owner: Owner) -> tuple[Zygote, Worker]:
+        """A worker for this script: the one it had, else a spare, else a new one."""
+        kept = self._kept.get(owner, [])
         while kept:
             zygote, worker = self._zygote, kept.pop()
             if not kept:
-                del self._kept[workflow_id]
+                self._kept.pop(owner, None)
             assert zygote is not None, "workers are kept only while there is a zygote"
-            settled = False
+            self._busy.add(worker)
+            is_good = False
             try:
                 with anyio.move_on_after(self._policy.settle_ms / 1000):
-                    settled = await worker.has_settled()
+                    is_good = await worker.has_settled() and not worker.is_outdated
             finally:
-                if not settled:
+                if not is_good:
                     self._drop(zygote, worker)
-            if settled:
-                self._busy.add(worker)
+            if is_good:
                 return zygote, worker
-        return await self._fresh(workflow_id)
+        return await self._fresh(owner)
 
-    async def _fresh(self, workflow_id: str | None, *, use_spare: bool = True) -> tuple[Zygote, Worker]:
+    async def _fresh(self, owner: Owner | None, *, use_spare: bool = True) -> tuple[Zygote, Worker]:
         """A worker that has served nobody."""
         while True:
             await self._zygote_up.wait()
@@ -215,7 +228,7 @@ class SandboxPool:
             worker = self._spares.popleft() if use_spare and self._spares else await self._spawn(zygote)
             self._spare_wanted.set()
             if worker is not None and not worker.exited.is_set():
-                worker.workflow_id = workflow_id
+                worker.owner = owner
                 self._busy.add(worker)
                 return zygote, worker
             await anyio.lowlevel.checkpoint()
@@ -226,7 +239,7 @@ class SandboxPool:
         Not a spare: whoever ended the one may have ended the others, and that takes a moment to be seen.
         """
         self._drop(call.zygote, call.worker)
-        return await self._fresh(call.worker.workflow_id, use_spare=False)
+        return await self._fresh(call.worker.owner, use_spare=False)
 
     async def _spawn(self, zygote: Zygote) -> Worker | None:
         worker = zygote.spawn()
@@ -261,23 +274,23 @@ class SandboxPool:
             raise SandboxUnavailable(f"workers do not start (exit code {code}): {why}")
 
     def _give_back(self, call: JailedCall) -> None:
-        worker = call.worker
+        worker, owner = call.worker, call.worker.owner
         self._busy.discard(worker)
         if isinstance(call.terminal, _ALERTS):
-            logger.error("sandbox: workflow %s: %s", worker.workflow_id, call.terminal)
+            logger.error("sandbox: workflow %s: %s", owner.workflow_id if owner else None, call.terminal)
         is_good = (
             isinstance(call.terminal, _HARMLESS)
             and worker.calls < self._policy.invocations_max
             and not worker.exited.is_set()
             and call.zygote is self._zygote
-            and worker.workflow_id is not None
+            and not worker.is_outdated
         )
-        if not is_good or worker.workflow_id is None:
+        if not is_good or owner is None:
             self._drop(call.zygote, worker)
             return
         worker.is_settling = True
         worker.idle_since = anyio.current_time()
-        self._kept.setdefault(worker.workflow_id, []).append(worker)
+        self._kept.setdefault(owner, []).append(worker)
         if sum(map(len, self._kept.values())) > self._policy.kept_max:
             self._drop_longest_idle()
 
@@ -296,11 +309,11 @@ class SandboxPool:
         if worker in self._spares:
             self._spares.remove(worker)
             self._spare_wanted.set()
-        kept = self._kept.get(worker.workflow_id or "", [])
-        if worker in kept:
+        kept = self._kept.get(worker.owner, []) if worker.owner is not None else []
+        if worker.owner is not None and worker in kept:
             kept.remove(worker)
             if not kept:
-                del self._kept[worker.workflow_id or ""]
+                del self._kept[worker.owner]
 
     def _exited(self, worker: Worker) -> None:
         self._forget(worker)
@@ -379,10 +392,10 @@ async def _in_a_thread(function: Callable[[], T], /) -> T:
 def _inspection(outcome: Outcome) -> Inspection:
     """What a worker's word about a script is worth: its type, or a problem."""
     if isinstance(outcome, Value):
-        try:
-            return msgspec.json.decode(outcome.value, type=Inspection)
-        except (msgspec.MsgspecError, RecursionError):
-            outcome = ProtocolViolation(message="an inspection that is none")
+        if (inspection := believed(outcome.value)) is not None:
+            return inspection
+        outcome = ProtocolViolation(message="an inspection that is none")
+        logger.error("sandbox: while a script was inspected: %s", outcome)
     message = f"the inspection ended with {type(outcome).__name__}"
     hint = "at the top level a script only declares; work belongs into handlers"
     if isinstance(outcome, WorkerLost):

@@ -6,7 +6,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from functools import partial
-from typing import assert_never
+from typing import NamedTuple, assert_never
 
 import anyio
 import anyio.to_thread
@@ -42,6 +42,13 @@ class SandboxUnavailable(Exception):
     """No worker can be had: the zygote does not start, or does not stay."""
 
 
+class Owner(NamedTuple):
+    """The one workflow and the one script that a worker runs."""
+
+    workflow_id: str
+    source: str
+
+
 class Worker:
     """One worker process, as the host knows it."""
 
@@ -52,9 +59,11 @@ class Worker:
         self.exited = anyio.Event()
         self.returncode: int | None = None
         self.calls = 0
-        self.workflow_id: str | None = None
+        self.owner: Owner | None = None
         self.idle_since = 0.0
         self.is_settling = False
+        self.is_outdated = False
+        """Another version of the script runs now: not to be used again."""
 
     async def is_ready(self) -> bool:
         """Wait for its first word. False when it is no good."""

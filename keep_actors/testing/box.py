@@ -14,7 +14,8 @@ from anyio.abc import TaskGroup
 
 from keep_actors.connectors import Catalog, Connector
 from keep_actors.faults import Faults, Point, no_faults
-from keep_actors.keep import Deployed, Keep
+from keep_actors.keep import Keep
+from keep_actors.keep_answers import Deployed
 from keep_actors.kernel import Question, RestartPolicy, Time, VirtualTime
 from keep_actors.limits import limits_for
 from keep_actors.maintenance import Maintainer
@@ -42,7 +43,7 @@ class Box:
 
     def __init__(self, connectors: tuple[Connector, ...], path: str | None, time: Time, options: Mapping[str, Any]):
         self.time = time
-        self.world = Outside(time.now)
+        self.world = Outside(time.now, time.elapsed)
         """What happened outside, in every process so far."""
         self.processes = 0
         """How many there have been."""

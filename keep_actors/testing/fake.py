@@ -31,6 +31,8 @@ class _Attempt:
     work: Callable[[], Any]
     effect: Callable[[], Effect] | None
     world: Outside
+    began: Millis
+    """When it reached the fake, by the world's `elapsed`."""
 
     def do(self) -> Any:
         if self.effect is None:
@@ -39,10 +41,10 @@ class _Attempt:
         self.world.happen(effect)
         return effect.result
 
-    def do_later(self, after_ms: Millis, *, not_after: Millis | None = None) -> None:
+    def do_later(self, after_ms: Millis, *, within_ms: Millis | None = None) -> None:
         assert self.effect is not None, "only a mutation can happen late"
-        at = self.world.now() + after_ms
-        self.world.happen_later(self.effect(), at if not_after is None else min(at, not_after))
+        at = self.world.elapsed() + after_ms
+        self.world.happen_later(self.effect(), at if within_ms is None else min(at, self.began + within_ms))
 
 
 class Fake(Connector):
@@ -126,7 +128,7 @@ class Fake(Connector):
         self.world.asked.append(Asked(f"{self.name}.{method}", params, key))
         steps = self._plans[method]
         step = steps.popleft() if steps else self.otherwise(method)
-        return await step(_Attempt(call, work, effect, self.world))
+        return await step(_Attempt(call, work, effect, self.world, self.world.elapsed()))
 
     def _answered(self, method: str, params: Mapping[str, Any]) -> Any:
         answer = self._answers.get(method)

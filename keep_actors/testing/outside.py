@@ -35,10 +35,14 @@ class Asked(msgspec.Struct, frozen=True):
 
 
 class Outside:
-    """One world, shared by all fakes of a box. What is on its way arrives when its time has come and somebody looks."""
+    """One world, shared by all fakes of a box. What is on its way arrives when its time has come and somebody looks.
 
-    def __init__(self, now: Callable[[], Millis] | None = None) -> None:
+    That is by `elapsed`, which nobody can set: a request does not arrive sooner because a clock was set.
+    """
+
+    def __init__(self, now: Callable[[], Millis] | None = None, elapsed: Callable[[], Millis] | None = None) -> None:
         self.now: Callable[[], Millis] = now or (lambda: 0)
+        self.elapsed: Callable[[], Millis] = elapsed or self.now
         self.asked: list[Asked] = []
         """Everything that reached a fake, in order."""
         self.on_effect: Callable[[Effect], None] | None = None
@@ -68,7 +72,7 @@ class Outside:
             self.on_effect(effect)
 
     def happen_later(self, effect: Effect, at: Millis) -> None:
-        """It is on its way, whatever becomes of who sent it, and happens then."""
+        """It is on its way, whatever becomes of who sent it, and happens then, by `elapsed`."""
         self._count += 1
         self._on_its_way.append((at, self._count, effect))
 
@@ -100,8 +104,9 @@ class Outside:
     def _arrive(self) -> None:
         if not self._on_its_way:
             return
-        due = sorted((each for each in self._on_its_way if each[0] <= self.now()), key=_when)
-        self._on_its_way = [each for each in self._on_its_way if each[0] > self.now()]
+        elapsed = self.elapsed()
+        due = sorted((each for each in self._on_its_way if each[0] <= elapsed), key=_when)
+        self._on_its_way = [each for each in self._on_its_way if each[0] > elapsed]
         for _, _, effect in due:
             self.happen(effect)
 

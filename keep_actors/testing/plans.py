@@ -35,8 +35,8 @@ class Attempt(Protocol):
         """What the method does when nothing is in the way: the effect, if it is a mutation. Returns its result."""
         ...
 
-    def do_later(self, after_ms: Millis, *, not_after: Millis | None = None) -> None:
-        """The same, after so long but not after that moment, whatever becomes of the caller."""
+    def do_later(self, after_ms: Millis, *, within_ms: Millis | None = None) -> None:
+        """The same, after so long but within that time of the call's beginning, whatever becomes of the caller."""
         ...
 
 

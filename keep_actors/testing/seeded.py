@@ -43,7 +43,11 @@ class LoopTime:
 
     def now(self) -> Millis:
         """The milliseconds since the epoch."""
-        return self._start + self._ahead_ms + round(anyio.current_time() * 1000)
+        return self._start + self._ahead_ms + self.elapsed()
+
+    def elapsed(self) -> Millis:
+        """The milliseconds on the event loop's clock, which `jump` does not set."""
+        return round(anyio.current_time() * 1000)
 
     def jump(self, ms: Millis) -> None:
         """Set the clock forward, or back."""

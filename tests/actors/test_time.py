@@ -91,6 +91,29 @@ async def test_wall_time_is_in_whole_milliseconds_since_the_epoch(monkeypatch: p
     assert WallTime().now() == START + 1
 
 
+async def test_what_has_elapsed_is_not_read_from_a_clock_that_can_be_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    machine, machine_time = Machine(monkeypatch), WallTime()
+    monkeypatch.setattr(time, "monotonic_ns", lambda: 5_999_999)
+    machine.ns += 3_600_000_000_000
+
+    assert machine_time.elapsed() == 5
+
+
+async def test_a_virtual_clock_that_is_set_lets_no_time_pass_and_wakes_who_is_due() -> None:
+    virtual, woken = VirtualTime(START), list[tuple[str, int]]()
+    virtual.advance(1_000)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(Sleeper(virtual, "tea", START + 60_000, woken))
+        await settle()
+        virtual.jump(-500)
+        assert (virtual.now(), virtual.elapsed()) == (START + 500, 1_000)
+        virtual.jump(3_600_000)
+        await settle()
+
+    assert woken == [("tea", START + 3_600_500)]
+    assert virtual.elapsed() == 1_000
+
+
 async def test_wall_time_sleeps_until_the_moment_and_no_longer(monkeypatch: pytest.MonkeyPatch) -> None:
     machine = Machine(monkeypatch)
 

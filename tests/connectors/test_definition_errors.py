@@ -175,8 +175,9 @@ REFUSED = {
         "Sheets.append: its compare_payload method is `def …(self, old, new)`, and not async",
     ),
     "a comparison of nothing": (
-        "@mutation\nasync def send(self, row: str) -> int: ...\n@send.compare_payload\ndef same(self, old, new): ...",
-        "Sheets.send: has a compare_payload method and no payload; name in `identity`",
+        '@mutation(identity=["row"])\nasync def send(self, row: str) -> int: ...\n'
+        "@send.compare_payload\ndef same(self, old, new): ...",
+        "Sheets.send: has a compare_payload method and no payload; leave out of `identity` what may change",
     ),
 }
 

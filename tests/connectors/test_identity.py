@@ -36,6 +36,13 @@ class Writer(Connector):
     @mutation
     async def delete(self, row_id: int, tags: set[str], note: str | msgspec.UnsetType = msgspec.UNSET) -> None: ...
 
+    @mutation
+    async def tell(self, to: str, text: str) -> None: ...
+
+    @tell.compare_payload
+    def same_words(self, old: dict[str, Any], new: dict[str, Any]) -> Similarity:
+        return self.same_text(old, new)
+
 
 WRITE, SEND, DELETE = (method_of(Writer(), name) for name in ("write", "send", "delete"))
 
@@ -55,9 +62,19 @@ def test_another_target_has_another_identity() -> None:
     assert one != other
 
 
-def test_without_a_declared_identity_everything_is_identity() -> None:
-    params = DELETE.decode_params('{"tags": ["b", "a"], "rowId": 4}')
-    assert DELETE.identity_of(params) == '{"rowId":4,"tags":["a","b"]}'
+def test_without_a_declared_identity_the_method_alone_is_identity() -> None:
+    given = ('{"tags": ["b", "a"], "rowId": 4}', '{"tags": [], "rowId": 5, "note": "later"}')
+    assert {DELETE.identity_of(DELETE.decode_params(each)) for each in given} == {"{}"}
+
+
+def test_without_a_declared_identity_everything_is_payload() -> None:
+    assert (
+        DELETE.compare_payload('{"rowId": 1, "tags": ["a", "b"]}', '{"tags": ["b", "a"], "rowId": 1}') == "equivalent"
+    )
+    assert DELETE.compare_payload('{"rowId": 1, "tags": []}', '{"rowId": 1, "tags": ["a"]}') == "significant"
+    writer = Writer("minor")
+    assert method_of(writer, "tell").compare_payload('{"to": "a", "text": "x"}', '{"to": "b", "text": "y"}') == "minor"
+    assert writer.compared == [({"to": "a", "text": "x"}, {"to": "b", "text": "y"})]
 
 
 OLD = '{"target": {"sheetId": "s"}, "text": "a"}'

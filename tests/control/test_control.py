@@ -18,13 +18,30 @@ import anyio.to_thread
 import pytest
 
 import keep_actors
-from keep_actors import Keep
+from keep_actors import Grant, Keep
 from keep_actors.control import protocol
 from keep_actors.control.client import Client, Lost, Refused
 from keep_actors.control.place import ControlUnavailable, NobodyThere, connect, listen, place_of
-from keep_actors.control.protocol import About, AnyRequest, Follow, Hello, Pause, Publish, Resume
+from keep_actors.control.protocol import (
+    About,
+    Amend,
+    AnyRequest,
+    Approvals,
+    Follow,
+    Hello,
+    Pause,
+    Publish,
+    Resolve,
+    Resume,
+    Stop,
+    Unarchive,
+    Unknowns,
+)
 from keep_actors.control.server import DOES, Patience, Server
-from keep_storage.model import Event, Workflow
+from keep_actors.escalation import Escalation
+from keep_actors.views import Question
+from keep_storage.model import Event, Mutation, Workflow
+from tests.runtime.fakes import Fake, applies_and_raises
 from tests.runtime.world import script
 
 pytestmark = pytest.mark.anyio
@@ -120,6 +137,59 @@ async def test_what_is_refused_is_refused_with_its_reason(tmp_path: Path) -> Non
         with pytest.raises(Refused, match="more than 262144 bytes") as refused:
             await in_thread(lambda: ask(db, too_much, list[Event]))
         assert refused.value.error.kind == "invalid"
+
+
+async def test_a_result_that_does_not_fit_is_refused_with_an_example_and_one_that_was_wrong_is_amended(
+    tmp_path: Path,
+) -> None:
+    db, fake = tmp_path / "keep.db", Fake()
+    fake.plan("add", applies_and_raises(ConnectionError("lost")))
+    source = script(name="adds", mutate="await c.fake.add({ text: prepared.data.id });")
+    async with keep_actors.open(db, connectors=[fake], sandbox="thread", control=True) as keep:
+        await keep.deploy(source, grants="all")
+        await keep.publish("adds", "in", message_id="one", title="One")
+        await keep.wait_idle()
+        await keep.pause("adds")
+        [asked] = await in_thread(lambda: ask(db, Unknowns(), list[Escalation]))
+        assert asked.result_type == "{ id: string; text: string }"
+
+        def resolve(result: Any) -> Mutation:
+            return ask(
+                db, Resolve(mutation_id=asked.mutation_id, verdict="happened", by="ann", result=result), Mutation
+            )
+
+        def amend(result: Any) -> Mutation:
+            return ask(db, Amend(mutation_id=asked.mutation_id, by="bob", why="misread", result=result), Mutation)
+
+        for say_wrongly in (resolve, amend):
+            with pytest.raises(Refused, match="id: is required and missing") as refused:
+                await in_thread(partial(say_wrongly, {"text": "one"}))
+            assert (refused.value.error.kind, refused.value.error.example) == ("result", asked.result_example)
+        await in_thread(lambda: resolve({"id": "a", "text": "one"}))
+        amended = await in_thread(lambda: amend({"id": "b", "text": "one"}))
+        assert (amended.result, amended.resolved_who) == ('{"id":"b","text":"one"}', "bob")
+
+
+async def test_calls_that_wait_are_found_by_permission_and_a_run_that_is_not_there_is_not_stopped(
+    tmp_path: Path,
+) -> None:
+    db, fake = tmp_path / "keep.db", Fake()
+    source = script(name="adds", mutate="await c.fake.add({ text: prepared.data.id });")
+    async with keep_actors.open(db, connectors=[fake], sandbox="thread", control=True) as keep:
+        await keep.deploy(source, grants=[Grant("fake.add", policy="ask"), "fake.search"])
+        await keep.publish("adds", "in", message_id="one", title="One")
+        await keep.wait_idle()
+        asked = Approvals(workflow="adds", permission="fake.add")
+        assert await in_thread(lambda: ask(db, asked, list[Question])) == await keep.approvals()
+        other = Approvals(workflow="adds", permission="fake.search")
+        assert await in_thread(lambda: ask(db, other, list[Question])) == []
+        with pytest.raises(Refused, match=r"No run of workflow .* is under way") as refused:
+            await in_thread(lambda: ask(db, Stop(workflow="adds", by="ann"), str))
+        assert refused.value.error.reason == "run_not_active"
+        await keep.archive("adds", by="ann")
+        assert await in_thread(lambda: ask(db, Approvals(), list[Question])) == [], "archiving leaves no question"
+        back = await in_thread(lambda: ask(db, Unarchive(workflow="adds", by="ann"), Workflow))
+        assert back.status == "paused"
 
 
 async def test_the_journal_is_followed_until_the_runtime_ends(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ import ast
 import hashlib
 import json
 import random
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -27,10 +27,10 @@ from keep_actors.turnstile import Turnstile
 from keep_sandbox import Request
 from keep_sandbox.declaration import Declaration
 from keep_sandbox.outcomes import Kind
-from keep_storage.model import FailureClass, GrantPolicy, HandlerKind, Workflow, WorkflowStatus
+from keep_storage.model import Event, FailureClass, GrantPolicy, HandlerKind, Workflow, WorkflowStatus
 from keep_storage.model import Grant as StoredGrant
 from tests.runtime.fakes import Fake
-from tests.runtime.world import START, World, script, world
+from tests.runtime.world import START, TAKE, World, script, world
 from tests.sandbox.world import needs_jail
 
 pytestmark = pytest.mark.anyio
@@ -285,6 +285,18 @@ async def test_the_order_of_parameters_is_no_difference(tmp_path: Path) -> None:
     assert [each.kind for each in compare(report.old, report.new)] == ["same"]
 
 
+async def test_events_are_seen_by_their_ids_in_any_state_as_a_real_run_would(tmp_path: Path) -> None:
+    path, fake = tmp_path / "keep.db", Fake()
+    seen = 'console.log((await c.getByIds("in", ["b", "gone", "a", "x"])).map((e) => `${e.messageId} ${e.status}`));'
+    async with waiting(path, "a", "b", "gone", fake=fake) as box:
+        await box.keep.skip_event("flow", "in", "gone")
+    report = await tried(script(prepare=seen + TAKE, mutate=ADD), path, fake)
+    assert [run.logs for run in report.new.runs] == [
+        ['["b pending","gone skipped","a pending"]'],
+        ['["b pending","gone skipped","a consumed"]'],
+    ]
+
+
 async def test_a_producer_shows_what_it_would_publish(tmp_path: Path) -> None:
     path, fake = tmp_path / "keep.db", Fake()
     publishing = script(
@@ -373,19 +385,23 @@ async def test_no_request_reaches_a_mutation_even_if_a_worker_was_taken_over(sta
         declaration = Declaration(name="w", topics=[], producers={}, consumers={}, jobs={})
         context = RunContext(
             host=doors,
-            workflow=Workflow("w", "w", "UTC", WorkflowStatus.ACTIVE, "", None, None, False, None, None, "v", 0, 0),
+            workflow=Workflow("w", "w", "UTC", WorkflowStatus.ACTIVE, "", None, None, False, None, None, "v", 0, 0, ""),
             script=Script("v", "", declaration, []),
             handler="h",
             kind=HandlerKind.CONSUMER,
             run_id="run",
             envelope=Envelope([StoredGrant("w", 1, "fake.add", GrantPolicy.ALLOW, "{}", "", 0)]),
             record=Record((), nothing_is_written, doors.time),
-            topics=Backlog({}),
+            topics=Backlog({}, nothing_is_looked_at),
         )
         name, params = ("fake.add", '{"text":"x"}') if kind is Kind.MUTATION else ("withItem", '{"id":"i","title":"I"}')
         with pytest.raises(CannotGoOn):
             await Requests(context).answer(stage, Request(id=1, kind=kind, name=name, params=params))
     assert fake.calls == []
+
+
+async def nothing_is_looked_at(topic: str, message_ids: Sequence[str]) -> list[Event]:
+    raise AssertionError(f"{message_ids} of {topic} were looked at")
 
 
 async def nothing_is_written(operations: Writes) -> tuple[Any, ...]:

@@ -6,7 +6,8 @@ import msgspec
 import pytest
 
 from keep_actors.maintenance import problems_of
-from keep_sandbox.declaration import PROBLEMS_SHOWN_MAX, Declaration, Inspection
+from keep_actors.maintenance.validation import HANDLER_MAY_CHANGE
+from keep_sandbox.declaration import PROBLEMS_SHOWN_MAX, Consumer, Declaration, Inspection, Schedule, Scheduled
 from keep_sandbox.inspect import inspect
 from tests.maintenance.world import GRANTED, METHODS, REPAIRED, SCRIPT
 
@@ -107,6 +108,11 @@ CASES = {
         [("async next(", "async afterwards(")],
         "consumers.file has no `next` any more; a repair keeps every phase.",
     ),
+    "another ordering key": (
+        [('subscribe: ["mail"],', 'subscribe: ["mail"], orderingKey: "subject",')],
+        'The `orderingKey` of consumers.file is "subject" now and was missing; keep it, since it holds the order of '
+        "calls that are under way.",
+    ),
     "another interval": (
         [('interval: "5m"', 'interval: "1m"')],
         'The schedule of producers.poll is `{interval: "1m"}` now; keep it at `{interval: "5m"}`.',
@@ -143,6 +149,14 @@ def test_a_topic_that_is_gone_is_asked_for() -> None:
     assert problems(gone) == ['The topics no longer have "spare"; declare them again.']
 
 
+def test_a_topic_that_is_renamed_is_asked_for_by_its_old_name() -> None:
+    renamed = changed(("spare: {} }", "other: {} }"), ('ctx.publish("spare"', 'ctx.publish("other"'))
+    assert problems(renamed) == [
+        'The topics no longer have "spare"; declare them again.',
+        'The topics also have "other" now; remove them, since a repair adds no topics.',
+    ]
+
+
 def test_a_handler_that_is_gone_is_asked_for() -> None:
     start = REPAIRED.index("  jobs: {")
     assert problems(REPAIRED[:start] + "});\n") == ["jobs.digest is missing; a repair keeps every handler."]
@@ -172,7 +186,7 @@ def test_the_order_of_topics_and_of_handlers_means_nothing() -> None:
 
 
 def test_fewer_publishes_and_more_phases_are_allowed() -> None:
-    without_next = changed(("async next(", "async afterwards("), source=SCRIPT)
+    without_next = changed(("async next(", "async afterwards("), ('      publishes: ["row"],\n', ""), source=SCRIPT)
     assert problems(REPAIRED, without_next) == []
     assert problems(changed(('publishes: ["row"]', 'publishes: ["row"].concat([])'))) == []
     everywhere = changed(('      publishes: ["row"],\n', ""), source=SCRIPT)
@@ -216,6 +230,84 @@ def test_names_that_a_script_chose_are_bounded_and_legible() -> None:
         ("  jobs: {", f'  jobs: {{\n    "{name}": async (ctx) => {{}}, "a\\u202eb\\n": async () => {{}},')
     )
     found = problems(hostile)
-    assert len(found) == 2
-    assert all(len(each) < 250 and each.isprintable() for each in found)
+    # Each is new, and no name that a handler may have.
+    assert len(found) == 4
+    assert all(len(each) < 300 and each.isprintable() for each in found)
     assert any("a\\u202eb\\n" in each for each in found)
+
+
+# Every field there is, also one that does not exist yet.
+
+ORDERED = changed(('subscribe: ["mail"],', 'subscribe: ["mail"], orderingKey: "customer",'), source=SCRIPT)
+
+
+@pytest.mark.parametrize("key", ["", 'orderingKey: "sender",', 'orderingKey: "customer.id",'])
+def test_a_repair_neither_drops_nor_changes_the_order_of_a_customers_calls(key: str) -> None:
+    repaired = changed(('subscribe: ["mail"],', f'subscribe: ["mail"], {key}'))
+    [problem] = problems(repaired, ORDERED)
+    assert "orderingKey" in problem
+    assert problems(changed(('subscribe: ["mail"],', 'subscribe: ["mail"], orderingKey: "customer",')), ORDERED) == []
+
+
+STRUCTS: dict[str, type[msgspec.Struct]] = {"producers": Scheduled, "jobs": Scheduled, "consumers": Consumer}
+FIELDS = [(group, field) for group, struct in STRUCTS.items() for field in struct.__struct_fields__]
+OTHER_VALUES = {
+    "schedule": Schedule(interval="1m"),
+    "publishes": ["mail", "row", "spare"],
+    "subscribe": ["mail", "spare"],
+    "ordering_key": "customer",
+    "prepare": False,
+    "mutate": False,
+    "next": False,
+}
+"""A value for each field that no handler of the script has, and that no repair may give it."""
+
+
+def repaired(declaration: Declaration) -> list[str]:
+    """What speaks against a repair with this declaration, and code that is right."""
+    inspection = Inspection(declaration=declaration, problems=[], problem_count=0)
+    return problems_of(OLD, inspection, GRANTED, old_source=SCRIPT, new_source=REPAIRED)
+
+
+@pytest.mark.parametrize(("group", "field"), FIELDS)
+def test_a_repair_may_change_no_field_of_a_handler(group: str, field: str) -> None:
+    handlers = getattr(OLD, group)
+    [name] = handlers
+    if field == "publishes" and group == "jobs":
+        assert handlers[name].publishes is None, "it may publish everywhere already"
+        return
+    other = msgspec.structs.replace(handlers[name], **{field: OTHER_VALUES[field]})
+    [problem] = repaired(msgspec.structs.replace(OLD, **{group: {name: other}}))
+    assert f"{group}.{name}" in problem
+
+
+@pytest.mark.parametrize("field", Declaration.__struct_fields__)
+def test_a_repair_may_change_no_field_of_the_workflow(field: str) -> None:
+    other = {"name": "other", "topics": ["mail"], "producers": {}, "consumers": {}, "jobs": {}}[field]
+    assert repaired(msgspec.structs.replace(OLD, **{field: other}))
+
+
+def test_what_a_repair_may_change_in_a_declaration_is_a_closed_list() -> None:
+    assert {(struct.__name__, field) for struct, field in HANDLER_MAY_CHANGE} == {
+        ("Scheduled", "publishes"),
+        ("Consumer", "publishes"),
+        ("Consumer", "subscribe"),
+        ("Consumer", "mutate"),
+        ("Consumer", "next"),
+    }
+
+
+@pytest.mark.parametrize(("group", "field"), [(group, "priority") for group in STRUCTS] + [("", "retention")])
+def test_a_field_that_is_new_in_the_language_is_refused_until_it_is_in_the_list(group: str, field: str) -> None:
+    struct = STRUCTS.get(group, Declaration)
+    newer = msgspec.defstruct("Newer", [(field, str, "")], bases=(struct,), frozen=True, kw_only=True)
+    if group:
+        [name] = handlers = getattr(OLD, group)
+        other = newer(**msgspec.structs.asdict(handlers[name]), **{field: "high"})
+        found = repaired(msgspec.structs.replace(OLD, **{group: {name: other}}))
+    else:
+        declaration = newer(**msgspec.structs.asdict(OLD), **{field: "high"})
+        assert isinstance(declaration, Declaration)
+        found = repaired(declaration)
+    [problem] = found
+    assert f"another `{field}`: 'high'" in problem

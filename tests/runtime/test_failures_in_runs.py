@@ -345,10 +345,12 @@ KINDS = {
 
 
 @pytest.mark.parametrize("kind", KINDS)
-async def test_a_failure_that_may_pass_is_tried_again_later_and_later_until_a_person_is_asked(kind: str) -> None:
+async def test_a_failure_that_may_pass_is_tried_again_later_and_later_for_a_day_until_a_person_is_asked(
+    kind: str,
+) -> None:
     handler, method, source = KINDS[kind]
     fake = Fake()
-    fake.plan(method, *[fails(Transient("503"))] * 6)
+    fake.plan(method, *[fails(Transient("503"))] * 7)
     async with world(fake, policy=STEADY) as box:
         await box.keep.deploy(source)
         await box.publish("flow", "in", "a")
@@ -359,13 +361,15 @@ async def test_a_failure_that_may_pass_is_tried_again_later_and_later_until_a_pe
             before = len(fake.calls)
             await box.advance(1)
             assert len(fake.calls) == before + 1
-        assert await times(box, handler) == [0, 10, 30, 70, 150]
+        assert await stopped(box, handler) == LATER
+        await box.advance(DAY - 150 * SECOND)
+        assert await times(box, handler) == [0, 10, 30, 70, 150, DAY // SECOND]
         assert await stopped(box, handler) == Stop("paused:approval", "transient", "error")
         workflow = await box.keep.workflow("flow")
-        assert workflow.error.startswith("Failed 5 times in a row, the last time with: ")
+        assert workflow.error.startswith("Failed 6 times in a row, for 24 hours, the last time with: ")
         assert "503" in workflow.error
         await box.advance(DAY)
-        assert len(await times(box, handler)) == 5
+        assert len(await times(box, handler)) == 6
 
         # "I fixed it" starts over: at once, and then after the shortest wait.
         await box.keep.clear_error("flow", by="alice")

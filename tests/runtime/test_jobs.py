@@ -14,6 +14,7 @@ from keep_storage import reads
 from keep_storage.model import Resolver, Run
 from tests.runtime.fakes import Fake, applies_and_raises, fails
 from tests.runtime.world import DAY, MINUTE, SECOND, START, World, by_hand, left_in, script, world
+from tests.sandbox.world import needs_jail
 
 pytestmark = pytest.mark.anyio
 
@@ -97,7 +98,7 @@ async def test_items_that_are_opened_together_are_worked_on_one_after_the_other(
     body = """
       await Promise.all(["1", "2", "3"].map((id) => c.withItem(id, "T", async () => {
         console.log("in", id);
-        await Promise.all([c.fake.add({ text: `${id}a` }), c.fake.add({ text: `${id}b` })]);
+        await Promise.all(["a", "b"].map((subkey) => c.fake.add({ text: id + subkey, subkey })));
         console.log("out", id);
       })));
     """
@@ -146,6 +147,117 @@ async def test_what_a_job_may_not_do_ends_it_as_a_logic_error_and_nothing_is_cal
         assert (fake.calls, await box.keep.outputs("flow"), await box.statuses("flow", "out")) == ([], [], {})
 
 
+FORGOTTEN = {
+    "for each": '["1", "2"].forEach(async (id) => { await c.withItem(id, "T", () => c.fake.add({ text: id })); });',
+    "a bare call": 'c.withItem("1", "T", () => c.fake.add({ text: "1" }));',
+    "a promise that is kept and not awaited": """
+      const kept = [c.withItem("1", "T", () => c.fake.add({ text: "1" }))];
+      await c.fake.search({});
+      return kept.length;
+    """,
+    "a race": 'await Promise.race([c.withItem("1", "T", () => c.fake.add({ text: "1" })), c.fake.search({})]);',
+    "any": 'await Promise.any([c.withItem("1", "T", () => c.fake.add({ text: "1" })), Promise.resolve(1)]);',
+    "a nested helper": """
+      async function each(ids, work) { for (const id of ids) work(id); }
+      await each(["1", "2"], async (id) => c.withItem(id, "T", () => c.fake.add({ text: id })));
+    """,
+    "a timer of promises": """
+      Promise.resolve().then(() => c.withItem("1", "T", () => c.fake.add({ text: "1" })));
+      await c.fake.search({});
+    """,
+    "a promise whose end is caught": 'c.withItem("1", "T", () => c.fake.add({ text: "1" })).catch(() => {});',
+    "an item inside a promise that is not awaited": """
+      (async () => { await c.withItem("1", "T", async () => { await c.fake.add({ text: "1" }); }); })();
+    """,
+    "after a read": """
+      ["1", "2"].forEach(async (id) => {
+        await c.fake.search({});
+        await c.withItem(id, "T", () => c.fake.add({ text: id }));
+      });
+    """,
+}
+
+
+@pytest.mark.parametrize("body", FORGOTTEN.values(), ids=FORGOTTEN)
+async def test_a_forgotten_await_on_an_item_is_a_logic_error_with_a_hint_and_crashes_nobody(
+    body: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    fake = Fake()
+    async with world(fake) as box:
+        run = await swept(box, body)
+        assert run.status == "failed:logic"
+        assert 'the handler returned while item "1" was not finished' in run.error_message
+        assert "`await` every `ctx.withItem` (use `for … of`, not `forEach`)" in run.error_message
+        assert [each.status for each in await box.keep.runs("flow")] == ["failed:logic"]
+        assert (await box.keep.workflow("flow")).maintenance
+        mended = await swept(box, item('await c.fake.add({ text: "1" });', "1"))
+        assert (mended.status, fake.texts) == ("committed", ["1"])
+    assert "crashed" not in caplog.text
+
+
+async def test_a_script_that_is_only_warned_of_can_be_deployed() -> None:
+    body = """
+      ctx.withItem("1", "T", async () => { await ctx.fake.add({ text: "1" }); });
+      await ctx.withItem("2", "T", async () => { await ctx.fake.add({ text: "2" }); });
+    """
+    fake = Fake()
+    async with world(fake) as box:
+        # Items are worked on in turn: who waits for the last one has waited for all.
+        assert (await swept(box, body)).status == "committed"
+        assert fake.texts == ["1", "2"]
+
+
+async def test_what_was_done_in_a_finished_item_stays_when_the_next_one_is_not_waited_for(tmp_path: Path) -> None:
+    fake = Fake()
+    work = "async () => { if (!c.item.isDone) await c.fake.add({ text: c.item.id }); }"
+    race = f'await Promise.race(["1", "2"].map((id) => c.withItem(id, "T", {work})));'
+    async with world(fake, path=tmp_path / "keep.db") as box:
+        run = await swept(box, race)
+        assert (run.status, fake.texts) == ("failed:logic", ["1"])
+        with_all = race.replace("race", "all")
+        assert ((await swept(box, with_all)).status, fake.texts) == ("committed", ["1", "2"])
+    assert states(tmp_path / "keep.db", "1", "2") == ["done", "done"]
+
+
+async def test_an_item_that_was_open_when_its_handler_returned_is_left_failed(tmp_path: Path) -> None:
+    async with world(Fake(), path=tmp_path / "keep.db") as box:
+        run = await swept(box, 'c.withItem("1", "T", () => 1);')
+    assert states(tmp_path / "keep.db", "1") == [f"failed {run.error_message}"]
+
+
+RETURNS_INSIDE_AN_ITEM = """
+import keep_sandbox.worker
+from keep_sandbox.outcomes import Kind, Value
+from keep_sandbox.protocol import Asked, Ended, Idle, Run, encode
+
+
+class Compromised(keep_sandbox.worker._Worker):
+    def _receive(self, frame):
+        if not isinstance(frame, Run):
+            return super()._receive(frame)
+        self._write(encode(Asked(frame.call, 1, Kind.ITEM_OPEN, "withItem", '{"id":"1","title":"One"}')))
+        self._write(encode(Ended(frame.call, Value(value="1"))))
+        self._write(encode(Idle(frame.call)))
+
+
+keep_sandbox.worker._Worker = Compromised
+"""
+
+
+@needs_jail
+async def test_a_worker_that_returns_inside_an_item_ends_the_run_as_a_script_would(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "sitecustomize.py").write_text(RETURNS_INSIDE_AN_ITEM, "utf-8")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    async with world(Fake(), path=tmp_path / "keep.db", sandbox="jailed") as box:
+        run = await swept(box, item(""))
+        assert (run.status, (await box.keep.workflow("flow")).maintenance) == ("failed:logic", True)
+        assert "the handler returned while an item was not finished" in run.error_message
+        assert len(await box.keep.runs("flow")) == 1
+    assert states(tmp_path / "keep.db", "1") == [f"failed {run.error_message}"]
+
+
 async def test_a_mutation_in_an_item_that_is_done_is_a_logic_error_that_says_what_to_check(tmp_path: Path) -> None:
     fake = Fake()
     body = item('try { await c.fake.add({ text: "one" }); } catch {} finally { console.log("after"); }')
@@ -181,7 +293,7 @@ async def test_after_a_failure_later_in_the_job_what_was_done_is_answered_from_t
     async with world(fake, path=tmp_path / "keep.db") as box:
         run = await swept(box, done + item(f'{half} throw new Error("no");') + item("", "8"))
         assert (run.status, await box.statuses("flow", "out")) == ("failed:logic", {})
-        whole = f"{half} console.log(one); await c.fake.add({{ text: `after ${{one.id}}` }});"
+        whole = f"{half} console.log(one); await c.fake.add({{ text: `after ${{one.id}}`, subkey: 'after' }});"
         repaired = await swept(box, done + item(whole) + item("", "8"))
         assert (repaired.status, logs(repaired)) == ("committed", ['{"id":"add_2","text":"one"}'])
         assert fake.calls == ["add zero", "add one", "add after add_2"]
@@ -371,24 +483,48 @@ async def test_once_a_person_has_settled_the_doubt_the_job_goes_on_from_there(tm
     assert states(path, "7") == ["skipped" if verdict == "skip" else "done"]
 
 
-@pytest.mark.parametrize("action", ["pause", "archive", "deploy"])
-async def test_a_job_whose_call_is_pending_comes_to_its_end_whatever_is_asked_for(action: str) -> None:
+TWO_ITEMS = "".join(item(f'if (!c.item.isDone) await c.fake.add({{ text: "{each}" }});', each) for each in "78")
+
+
+async def test_a_job_whose_call_is_pending_comes_to_its_end_when_a_script_is_deployed() -> None:
     fake = Fake()
     hang = fake.hang("add")
-    body = item('await c.fake.add({ text: "one" });') + item('await c.fake.add({ text: "two" });', "8")
     async with world(fake) as box:
-        workflow_id = (await box.keep.deploy(script(job=body))).workflow_id
+        workflow_id = (await box.keep.deploy(script(job=TWO_ITEMS))).workflow_id
         await hang.reached.wait()
         async with anyio.create_task_group() as tasks:
-            if action == "deploy":
-                tasks.start_soon(box.keep.deploy, script(job=body + "/* repaired */"))
-                await box.quiet()
-            else:
-                await getattr(box.keep, action)(workflow_id)
+            tasks.start_soon(box.keep.deploy, script(job=TWO_ITEMS + "/* repaired */"))
+            await box.quiet()
             hang.release()
         await box.settle()
         [run] = await box.keep.runs(workflow_id)
-        assert (run.status, fake.texts) == ("committed", ["one", "two"])
+        assert (run.status, fake.texts) == ("committed", ["7", "8"])
+
+
+@pytest.mark.parametrize("action", ["pause", "archive", "stop_run"])
+async def test_a_job_that_a_person_stops_finishes_its_pending_call_and_makes_no_further_one(action: str) -> None:
+    fake = Fake()
+    hang = fake.hang("add")
+    async with world(fake) as box:
+        workflow_id = (await box.keep.deploy(script(job=TWO_ITEMS))).workflow_id
+        await hang.reached.wait()
+        await getattr(box.keep, action)(workflow_id, by="alice")
+        hang.release()
+        await box.settle()
+        [run] = await box.keep.runs(workflow_id)
+        assert (run.status, fake.texts) == ("paused:transient", ["7"])
+        assert "stopped before its next call" in run.error_message
+        assert await box.keep.attention() == []
+
+        # What it did stays done, and the rest is done when it may run again.
+        if action == "archive":
+            await box.keep.unarchive(workflow_id, by="alice")
+        if action != "stop_run":
+            await box.keep.resume(workflow_id, by="alice")
+        await box.settle()
+        await box.advance(DAY)
+        last = await box.last_run(workflow_id, "sweep")
+        assert (last.status, fake.texts) == ("committed", ["7", "8"])
 
 
 # When a job runs.
@@ -398,8 +534,6 @@ async def test_a_job_whose_call_is_pending_comes_to_its_end_whatever_is_asked_fo
     ("schedule", "times_s"),
     [
         ('{ interval: "90s" }', [0, 90, 180]),
-        # START is 22:13:20.
-        ('{ cron: "15 * * * *" }', [0, 100, 3700]),
         ("undefined", [0, 300, 600]),
     ],
 )
@@ -413,13 +547,23 @@ async def test_a_job_runs_at_deploy_and_then_by_its_schedule(schedule: str, time
         assert [(run.created_at - START) / SECOND for run in await box.runs("flow", "sweep")] == times_s
 
 
-async def test_run_now_is_for_producers_and_leaves_jobs_to_their_schedule() -> None:
+async def test_a_job_with_cron_does_not_run_at_deploy_but_at_its_next_time() -> None:
+    async with world(Fake()) as box:
+        await box.keep.deploy(script(job="return 1;", schedule='{ cron: "15 * * * *" }'))
+        await box.settle()
+        # START is 22:13:20.
+        for wait_ms in (100 * SECOND - 1, 1, 60 * MINUTE - 1, 1):
+            await box.advance(wait_ms)
+        assert [(run.created_at - START) / SECOND for run in await box.runs("flow", "sweep")] == [100, 3700]
+
+
+async def test_run_now_reaches_jobs_too() -> None:
     async with world(Fake()) as box:
         await box.keep.deploy(script(producer="return 1;", job="return 1;"))
         await box.settle()
         await box.keep.run_now("flow")
         await box.settle()
-        assert (len(await box.runs("flow", "poll")), len(await box.runs("flow", "sweep"))) == (2, 1)
+        assert (len(await box.runs("flow", "poll")), len(await box.runs("flow", "sweep"))) == (2, 2)
 
 
 async def test_consumers_and_producers_come_before_jobs() -> None:

@@ -12,8 +12,11 @@ import pytest
 import keep_actors
 from keep_actors import Backoff, Grant, Keep, Policy, Rejected
 from keep_actors.connectors import AuthRequired, Transient, Uncertain
+from keep_actors.failures import Failure
 from keep_actors.maintenance import Proposal, RepairFailed, RepairTask
+from keep_storage.model import FailureClass
 from tests.runtime.fakes import Fake, fails
+from tests.runtime.test_failures import retries
 from tests.runtime.test_repair_crashes import machine
 from tests.runtime.world import DAY, MINUTE, SECOND, TAKE, World, script, world
 
@@ -21,7 +24,10 @@ pytestmark = pytest.mark.anyio
 
 ADD = "await c.fake.add({ text: prepared.data.id });"
 READ = "await c.fake.search({});"
-ATTEMPTS: Final = Policy().retry.attempts_max
+STEADY: Final = Policy(retry=Backoff(jitter=0))
+"""The policy that there is unless told otherwise, without its dice."""
+TRIES: Final = len(retries(STEADY, Failure(FailureClass.TRANSIENT, "503")))
+"""How often a handler is tried in the day after which a person is asked."""
 BUDGET: Final = Policy().repairs_max
 
 
@@ -85,39 +91,75 @@ def failing(trigger: str, wrong: str) -> str:
             return script(producer=wrong, schedule=every_minute)
 
 
+async def failed(box: World, handler: str) -> int:
+    """How many runs of the handler have failed, of all that there are."""
+    runs, before = 0, None
+    while page := await box.keep.runs("flow", limit=1000, before=before):
+        runs += sum(run.handler == handler and run.status != "committed" for run in page)
+        before = page[-1].id
+    return runs
+
+
+async def go_on(box: World, poke: Poke, *steps_ms: int) -> None:
+    for each in steps_ms:
+        await poke(box)
+        await box.advance(each)
+
+
+A_DAY: Final = (*[MINUTE] * 60, *[10 * MINUTE] * 144)
+"""The steps in which a day passes, and a little more."""
+
+
 @pytest.mark.parametrize("wrong", WRONG)
 @pytest.mark.parametrize("trigger", TRIGGERS)
 async def test_a_workflow_that_always_fails_makes_so_many_runs_and_no_more(trigger: str, wrong: str) -> None:
     handler, poke = TRIGGERS[trigger]
     fake, tinker = Fake(), Tinker()
     fake.plan("search", *[fails(Transient("503"))] * 1000)
-    async with world(fake, maintainer=tinker) as box:
+    async with world(fake, maintainer=tinker, policy=STEADY) as box:
         await box.keep.deploy(failing(trigger, WRONG[wrong]))
         if trigger in ("event", "wakeAt"):
             await box.publish("flow", "in", "one")
-        for _ in range(60):
-            await poke(box)
-            await box.advance(MINUTE)
-        for _ in range(10):
-            await poke(box)
-            await box.advance(DAY)
-        runs = [run for run in await box.runs("flow", handler) if run.status != "committed"]
-        assert len(runs) == (ATTEMPTS if wrong == "transient" else 1 + BUDGET)
-        assert len(tinker.tasks) == (0 if wrong == "transient" else BUDGET)
-        assert len(await box.keep.attention()) == 1
+        await go_on(box, poke, *A_DAY)
+        runs = await failed(box, handler)
+        if wrong == "logic":
+            assert (runs, len(tinker.tasks)) == (1 + BUDGET, BUDGET)
+        else:
+            # Who wants a run now has one, until the workflow stops; the clock makes no more than it would by itself.
+            wished = len(A_DAY) if trigger == "run_now" else 0
+            assert TRIES * 0.9 < runs <= TRIES + wished
+            assert tinker.tasks == []
+        await go_on(box, poke, *[DAY] * 10)
+        assert await failed(box, handler) == runs
+        needs = [each.kind for each in await box.keep.attention()]
+        old = ["stale"] if trigger in ("event", "wakeAt") else []
+        assert needs == ["error" if wrong == "transient" else "maintenance", *old]
 
 
 async def test_a_workflow_that_fails_now_so_now_otherwise_is_bounded_too() -> None:
     fake, tinker = Fake(), Tinker()
     source = script(prepare='if ((await c.fake.get({ entryId: "x" })) === null) null.x;')
-    fake.plan("get", *([fails(Transient("503"))] * (ATTEMPTS - 1) + [answers_nothing]) * 100)
-    async with world(fake, maintainer=tinker) as box:
+    fake.plan("get", *([fails(Transient("503"))] * 4 + [answers_nothing]) * 100)
+    async with world(fake, maintainer=tinker, policy=STEADY) as box:
         await box.keep.deploy(source)
         await box.publish("flow", "in", "one")
-        for _ in range(200):
-            await box.advance(MINUTE)
-        assert len(await box.keep.runs("flow")) <= ATTEMPTS + BUDGET
-        assert 1 <= len(tinker.tasks) <= BUDGET
+        await go_on(box, nothing, *A_DAY)
+        assert (await failed(box, "file"), len(tinker.tasks)) == (5 * (1 + BUDGET), BUDGET)
+        await go_on(box, nothing, *[DAY] * 3)
+        assert await failed(box, "file") == 5 * (1 + BUDGET)
+
+
+async def test_a_repair_does_not_give_a_handler_another_day() -> None:
+    fake, tinker = Fake(), Tinker()
+    source = script(prepare='if ((await c.fake.get({ entryId: "x" })) === null) null.x;')
+    fake.plan("get", *([fails(Transient("503"))] * 100 + [answers_nothing]) * 100)
+    async with world(fake, maintainer=tinker, policy=STEADY) as box:
+        await box.keep.deploy(source)
+        await box.publish("flow", "in", "one")
+        await go_on(box, nothing, *A_DAY)
+        assert len(tinker.tasks) == 1
+        assert await failed(box, "file") <= TRIES + 1
+        assert [each.kind for each in await box.keep.attention()] == ["error"]
 
 
 async def answers_nothing(_: object) -> None:
@@ -125,11 +167,11 @@ async def answers_nothing(_: object) -> None:
 
 
 @pytest.mark.parametrize("wrong", WRONG)
-async def test_a_deploy_of_the_same_script_is_a_wish_for_one_more_try_and_not_for_more(wrong: str) -> None:
+async def test_a_deploy_of_the_same_script_is_a_wish_for_one_more_try_and_not_for_another_day(wrong: str) -> None:
     fake = Fake()
     fake.plan("search", *[fails(Transient("503"))] * 1000)
     source = script(prepare=WRONG[wrong] + TAKE)
-    async with world(fake) as box:
+    async with world(fake, policy=STEADY) as box:
         await box.keep.deploy(source)
         await box.publish("flow", "in", "one")
         await box.settle()
@@ -139,9 +181,10 @@ async def test_a_deploy_of_the_same_script_is_a_wish_for_one_more_try_and_not_fo
             await box.settle()
             # What waits for its backoff is not hurried; what waits for a script has been given one.
             assert len(await box.keep.runs("flow")) - before == (1 if wrong == "logic" else 0), tries
-        for _ in range(20):
-            await box.advance(15 * MINUTE)
-        assert len(await box.keep.runs("flow")) == (4 if wrong == "logic" else ATTEMPTS)
+        await go_on(box, nothing, *A_DAY)
+        runs = await failed(box, "file")
+        assert runs == 4 if wrong == "logic" else TRIES * 0.9 < runs <= TRIES
+        assert [each.kind for each in await box.keep.attention()] == ["maintenance" if wrong == "logic" else "error"]
 
 
 # Waiting.
@@ -168,10 +211,16 @@ class Foreman:
         return Proposal(f"{task.source}\n// mended", "potentially_impactful")
 
 
-async def bring(keep: Keep, fake: Fake, state: str) -> None:
-    """A workflow of that name, in that state; each has a producer that would like to run every ten seconds."""
+BESIDE: Final = ("approval", "backoff")
+"""What waits beside its workflow: the rest of that goes on."""
+
+
+async def bring(keep: Keep, fake: Fake, state: str, *, producer: str | None = None) -> None:
+    """A workflow of that name, in that state; where nothing is to run, there is a producer that would like to, every
+    ten seconds."""
     prepare = "null.x;" if state in ("maintenance", "proposal", "halted") else TAKE
-    producer = "return 1;" if state != "backoff" else ""
+    if producer is None:
+        producer = "return 1;" if state not in BESIDE else ""
     source = script(name=state, prepare=prepare, producer=producer, mutate=ADD, schedule='{ interval: "10s" }')
     await keep.deploy(source, grants=[Grant("fake.add", policy="ask" if state == "approval" else "allow")])
     match state:
@@ -221,6 +270,19 @@ async def test_what_waits_runs_nothing_and_writes_nothing(state: str) -> None:
         await assert_is(box.keep, state)
 
 
+@pytest.mark.parametrize("state", BESIDE)
+async def test_beside_what_waits_for_its_own_sake_the_rest_of_the_workflow_runs(state: str) -> None:
+    fake = Fake()
+    async with machine(fake, maintainer=Foreman(), policies=POLICIES) as box:
+        await bring(box.keep, fake, state, producer="return 1;")
+        await assert_is(box.keep, state)
+        for _ in range(6):
+            await box.advance(10 * SECOND)
+        assert len(await box.runs(state, "poll")) == 7
+        assert len(await box.runs(state, "file")) == 1
+        await assert_is(box.keep, state)
+
+
 async def test_what_waits_writes_nothing_either_when_it_is_told_of_what_it_cannot_do_yet() -> None:
     fake = Fake()
     async with machine(fake, maintainer=Foreman(), policies=POLICIES) as box:
@@ -230,7 +292,9 @@ async def test_what_waits_writes_nothing_either_when_it_is_told_of_what_it_canno
             runs, commits = len(await box.keep.runs(state)), box.commits
             await box.keep.publish(state, "in", message_id="two", title="Two")
             await box.settle()
-            assert (len(await box.keep.runs(state)), box.commits) == (runs, commits + 1), state
+            # To ask is something that it can do: the question is about the event that is new.
+            asks = int(state == "approval")
+            assert (len(await box.keep.runs(state)), box.commits) == (runs + asks, commits + 1 + asks), state
 
 
 QUIET_S: Final = 5

@@ -39,7 +39,7 @@ ROOT = Path(__file__).parents[2]
 LOST = ConnectionError("lost")
 LOOKED = START + LOOK_EVERY_MS
 """When the second look is: at the first there is nothing yet."""
-SECRET = "hush-0123456789abcdef"
+SECRET = "whsec_aHVzaC0wMTIzNDU2Nzg5YWJjZGVmMDEyMw=="
 
 
 async def asks(box: World, *message_ids: str, name: str = "flow") -> str:
@@ -91,7 +91,7 @@ async def test_an_unknown_outcome_is_told_with_its_mutation_and_its_call() -> No
         await calm(box)
         [told] = pager.got
         assert (told.kind, told.about, told.call) == ("unknown", mutation_id, "fake.add")
-        await box.keep.resolve(mutation_id, "happened", by="alice")
+        await box.keep.resolve(mutation_id, "happened", by="alice", result={"id": "x", "text": "one"})
         await calm(box)
         assert [each.outcome for each in pager.said(Says.SETTLED)] == ["it happened (alice)"]
 
@@ -107,7 +107,7 @@ async def test_each_parked_doubt_is_a_matter_of_its_own() -> None:
         assert len(doubts) == 2
         assert {each.about for each in pager.said(Says.NEEDS_PERSON)} == doubts
         first = pager.got[0].about
-        await box.keep.resolve(first, "happened", by="alice")
+        await box.keep.resolve(first, "happened", by="alice", result={"id": "x", "text": "one"})
         await calm(box)
         assert [each.about for each in pager.said(Says.SETTLED)] == [first]
 
@@ -267,7 +267,7 @@ async def test_the_end_is_not_told_before_the_beginning_however_late_that_is() -
     async with world(Fake(), notices=pager) as box:
         approval_id = await asks(box)
         await calm(box)
-        await box.keep.reject(approval_id, by="alice", skip=True)
+        await box.keep.reject(approval_id, by="alice")
         await calm(box)
         assert (pager.got, len(pager.asked)) == ([], 1)
         [told] = await box.keep.notices()
@@ -284,7 +284,7 @@ async def test_a_broken_sink_does_not_hold_up_another(trouble: Step) -> None:
     broken, pager = Pager(name="broken", always=trouble, timeout_ms=20), Pager()
     async with world(Fake(), notices=[broken, pager], shutdown_grace_ms=1) as box:
         approval_id = await asks(box)
-        await box.keep.reject(approval_id, by="alice", skip=True)
+        await box.keep.reject(approval_id, by="alice")
         await asks(box, "two")
         with anyio.fail_after(20):
             while len(pager.got) < 1:
@@ -407,7 +407,7 @@ async def test_what_happened_while_nobody_was_to_be_told_is_told_by_the_next_sta
         assert {each.workflow for each in pager.got} == {"flow", "other"}
     async with world(Fake(), path=path, time=time) as box:
         for question in await box.keep.approvals("flow"):
-            await box.keep.reject(question.approval_id, by="alice", skip=True)
+            await box.keep.reject(question.approval_id, by="alice")
     async with world(Fake(), path=path, notices=pager, time=time) as box:
         await until(box, lambda: len(pager.got) == 3)
     assert [(each.workflow, each.outcome) for each in pager.said(Says.SETTLED)] == [("flow", "rejected (alice)")]
@@ -449,7 +449,7 @@ async def test_without_sinks_nothing_is_written(tmp_path: Path) -> None:
         approval_id = await asks(box)
         await box.advance(MINUTE)
         assert await box.keep.notices() == []
-        await box.keep.reject(approval_id, by="alice", skip=True)
+        await box.keep.reject(approval_id, by="alice")
         await box.settle()
     with left_in(path) as q:
         assert notice_reads.notices(q) == []
@@ -493,7 +493,10 @@ def test_a_sink_is_a_function_a_hook_or_a_webhook_and_each_has_its_name() -> Non
         (lambda: Hook(lambda notice: page(notice)), "needs a name"),
         (lambda: Hook(page, timeout_ms=0), "timeout_ms is more than 0"),
         (lambda: Webhook("example.com", secret=SECRET), "such as https://"),
-        (lambda: Webhook("https://a.example", secret="short"), "at least 16 characters"),
+        (lambda: Webhook("https://a.example", secret="a-long-random-secret"), "new_secret"),
+        (lambda: Webhook("https://a.example", secret="whsec_c2hvcnQ="), "24 to 64 random bytes"),
+        (lambda: Webhook("https://a.example", secret="whsec_" + "!" * 40), "24 to 64 random bytes"),
+        (lambda: Webhook("https://a.example", secret=()), "needs a secret"),
     ],
 )
 def test_what_cannot_be_a_sink_is_refused_with_words(wrong: Callable[[], object], words: str) -> None:

@@ -1,14 +1,20 @@
 """Webhooks: signed requests to a real server, which does everything wrong; and the signature as a receiver sees it."""
 
+import base64
 import hashlib
 import hmac
+from datetime import UTC, datetime
+from typing import Any
 
 import anyio
 import httpx
 import msgspec
 import pytest
+import standardwebhooks
+from hypothesis import given
+from hypothesis import strategies as st
 
-from keep_actors.notices import BadSignature, Notice, Webhook, verify
+from keep_actors.notices import BadSignature, Notice, Webhook, new_secret, verify
 from keep_actors.secret import Secret
 from keep_storage.model import DeliveryStatus, JournalEntry, NoticeKind, Says
 from tests.maintenance.world import Asked, Plan, a_server, answers, sends
@@ -17,11 +23,12 @@ from tests.runtime.pager import QUICK, calm
 from tests.runtime.test_notices import asks
 from tests.runtime.world import SECOND, START, world
 
-SECRET = "hush-0123456789abcdef"
+SECRET = "whsec_aHVzaC0wMTIzNDU2Nzg5YWJjZGVmMDEyMw=="
+NEW_SECRET = "whsec_bmV3LTAxMjM0NTY3ODlhYmNkZWYwMTIzNDU2Nzg="
 MINUTES = 60 * SECOND
 
 NOTICE = Notice(
-    id="ntc_1.needs_person",
+    id="ntc_1-needs_person",
     says=Says.NEEDS_PERSON,
     matter="ntc_1",
     kind=NoticeKind.UNKNOWN,
@@ -44,11 +51,15 @@ def _no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
 
 
-def a_request(notice: Notice = NOTICE, *, at: int = START, secret: str = SECRET) -> tuple[dict[str, str], bytes]:
+def a_request(
+    notice: Notice = NOTICE, *, at: int = START, secret: str = SECRET, body: bytes | None = None
+) -> tuple[dict[str, str], bytes]:
     """As a sender makes it, written down a second time."""
-    body = msgspec.json.encode(notice)
-    mac = hmac.new(secret.encode(), str(at).encode() + b"." + body, hashlib.sha256).hexdigest()
-    return {"Keep-Timestamp": str(at), "Keep-Signature": f"v1={mac}", "Keep-Notice-Id": notice.id}, body
+    body = msgspec.json.encode(notice) if body is None else body
+    key, at_s = base64.b64decode(secret.removeprefix("whsec_")), at // 1000
+    mac = hmac.new(key, f"{notice.id}.{at_s}.".encode() + body, hashlib.sha256).digest()
+    signature = f"v1,{base64.b64encode(mac).decode()}"
+    return {"webhook-id": notice.id, "webhook-timestamp": str(at_s), "webhook-signature": signature}, body
 
 
 # A receiver.
@@ -63,24 +74,24 @@ def test_a_genuine_request_is_a_notice() -> None:
 
 def test_the_names_of_headers_are_read_in_any_case() -> None:
     headers, body = a_request()
-    assert verify(SECRET, {name.lower(): value for name, value in headers.items()}, body, now=START) == NOTICE
+    assert verify(SECRET, {name.title(): value for name, value in headers.items()}, body, now=START) == NOTICE
 
 
 def test_a_secret_can_be_replaced_by_another_while_both_are_known() -> None:
-    old, new = a_request(), a_request(secret="new-0123456789abcdef")
-    both = ("new-0123456789abcdef", SECRET)
+    old, new = a_request(), a_request(secret=NEW_SECRET)
+    both = (NEW_SECRET, SECRET)
     assert [verify(both, *each, now=START) for each in (old, new)] == [NOTICE, NOTICE]
     with pytest.raises(BadSignature, match="does not fit"):
-        verify(("new-0123456789abcdef",), *old, now=START)
+        verify((NEW_SECRET,), *old, now=START)
 
 
 def test_one_of_several_signatures_is_enough() -> None:
     headers, body = a_request()
-    headers["Keep-Signature"] = f"v2=abc, {headers['Keep-Signature']}"
+    headers["webhook-signature"] = f"v1a,abc v2,x, {headers['webhook-signature']}"
     assert verify(SECRET, headers, body, now=START) == NOTICE
 
 
-@pytest.mark.parametrize("late", [5 * MINUTES + 1, -5 * MINUTES - 1])
+@pytest.mark.parametrize("late", [5 * MINUTES + SECOND, -5 * MINUTES - 1])
 def test_a_request_that_is_replayed_late_is_refused_though_it_is_genuine(late: int) -> None:
     headers, body = a_request()
     with pytest.raises(BadSignature, match=f"{abs(late)} ms"):
@@ -89,7 +100,7 @@ def test_a_request_that_is_replayed_late_is_refused_though_it_is_genuine(late: i
 
 def test_a_request_whose_time_was_changed_is_refused() -> None:
     headers, body = a_request()
-    headers["Keep-Timestamp"] = str(START + 1)
+    headers["webhook-timestamp"] = str(START // 1000 + 1)
     with pytest.raises(BadSignature, match="does not fit"):
         verify(SECRET, headers, body, now=START)
 
@@ -105,16 +116,21 @@ def test_a_request_whose_body_was_changed_is_refused() -> None:
 @pytest.mark.parametrize(
     ("name", "value", "words"),
     [
-        ("Keep-Signature", None, "no header Keep-Signature"),
-        ("Keep-Timestamp", None, "no header Keep-Timestamp"),
-        ("Keep-Timestamp", "soon", "not a number"),
-        ("Keep-Timestamp", "-1", "not a number"),
-        ("Keep-Timestamp", "٣", "not a number"),
-        ("Keep-Timestamp", "9" * 5_000, "not a number"),
-        ("Keep-Signature", "", "does not fit"),
-        ("Keep-Signature", "v1=", "does not fit"),
-        ("Keep-Signature", "v1=ÿ", "does not fit"),
-        ("Keep-Signature", "0" * 64, "does not fit"),
+        ("webhook-id", None, "no header webhook-id"),
+        ("webhook-signature", None, "no header webhook-signature"),
+        ("webhook-timestamp", None, "no header webhook-timestamp"),
+        ("webhook-id", "", "not the id"),
+        ("webhook-id", "ntc_1.needs_person", "not the id"),
+        ("webhook-timestamp", "soon", "not a number"),
+        ("webhook-timestamp", "-1", "not a number"),
+        ("webhook-timestamp", "1e9", "not a number"),
+        ("webhook-timestamp", "٣", "no text that a header can have"),
+        ("webhook-timestamp", "9" * 5_000, "not a number"),
+        ("webhook-signature", "", "does not fit"),
+        ("webhook-signature", "v1,", "does not fit"),
+        ("webhook-signature", "v1,ÿ", "no text that a header can have"),
+        ("webhook-signature", "v1,\udcff", "no text that a header can have"),
+        ("webhook-signature", "0" * 64, "does not fit"),
     ],
 )
 def test_headers_that_are_not_as_they_were_sent_are_refused_with_words(
@@ -128,23 +144,77 @@ def test_headers_that_are_not_as_they_were_sent_are_refused_with_words(
 
 def test_a_signature_without_its_scheme_is_refused() -> None:
     headers, body = a_request()
-    headers["Keep-Signature"] = headers["Keep-Signature"].removeprefix("v1=")
+    headers["webhook-signature"] = headers["webhook-signature"].removeprefix("v1,")
     with pytest.raises(BadSignature, match="does not fit"):
         verify(SECRET, headers, body, now=START)
 
 
-def test_what_is_signed_and_no_notice_is_refused() -> None:
-    body = b"[" * 10_000
-    mac = hmac.new(SECRET.encode(), f"{START}.".encode() + body, hashlib.sha256).hexdigest()
+@pytest.mark.parametrize("body", [b"[" * 10_000, b"", b"{}", b'{"id":"\xff"}', b"null"])
+def test_what_is_signed_and_no_notice_is_refused(body: bytes) -> None:
     with pytest.raises(BadSignature, match="no notice"):
-        verify(SECRET, {"Keep-Timestamp": str(START), "Keep-Signature": f"v1={mac}"}, body, now=START)
+        verify(SECRET, *a_request(body=body), now=START)
 
 
 def test_a_newer_sender_may_say_more() -> None:
     body = msgspec.json.encode({**msgspec.to_builtins(NOTICE), "more": 1})
-    mac = hmac.new(SECRET.encode(), f"{START}.".encode() + body, hashlib.sha256).hexdigest()
-    headers = {"Keep-Timestamp": str(START), "Keep-Signature": f"v1={mac}"}
+    assert verify(SECRET, *a_request(body=body), now=START) == NOTICE
+
+
+ANY_TEXT = st.text(st.characters())
+"""Also with halves of characters, as a server may give what was no UTF-8."""
+ANY_VALUE = ANY_TEXT | st.binary() | st.none() | st.integers() | st.lists(ANY_TEXT)
+NAMES = st.sampled_from(["webhook-id", "webhook-timestamp", "webhook-signature", "Webhook-Signature"])
+
+
+@given(st.dictionaries(NAMES | ANY_TEXT | st.binary(), ANY_VALUE), st.binary())
+def test_no_header_is_anything_but_a_bad_signature(changes: dict[Any, Any], body: bytes) -> None:
+    headers: dict[Any, Any] = {**a_request()[0], **changes}
+    with pytest.raises(BadSignature):
+        verify(SECRET, headers, body, now=START)
+
+
+@given(st.dictionaries(NAMES, st.text(st.sampled_from("v1a,. =0123456789+/AZ\x00é\udcff"))))
+def test_headers_that_look_right_are_refused_too(changes: dict[str, str]) -> None:
+    genuine, body = a_request()
+    headers = {**genuine, **changes}
+    if {name.lower(): value for name, value in headers.items()} != genuine:
+        with pytest.raises(BadSignature):
+            verify(SECRET, headers, body, now=START)
+
+
+# A receiver that uses a library for the standard.
+
+
+@pytest.mark.anyio
+async def test_a_ready_verifier_takes_what_is_sent_while_a_secret_is_replaced() -> None:
+    """It knows the new secret or the old one; who knows another one takes nothing."""
+    async with a_server(answers(204, b"")) as server, httpx.AsyncClient(trust_env=False) as client:
+        await Webhook(server.url, secret=(NEW_SECRET, Secret(SECRET)), client=client).deliver(NOTICE)
+    [request] = server.asked
+    for secret in (NEW_SECRET, SECRET):
+        assert standardwebhooks.Webhook(secret).verify(request.body, request.headers) == msgspec.to_builtins(NOTICE)
+    with pytest.raises(standardwebhooks.WebhookVerificationError):
+        standardwebhooks.Webhook(new_secret().reveal()).verify(request.body, request.headers)
+
+
+def test_what_another_sender_of_the_standard_signs_is_verified() -> None:
+    body = msgspec.json.encode(NOTICE)
+    when = datetime.fromtimestamp(START / 1000, UTC)
+    signature = standardwebhooks.Webhook(SECRET).sign(NOTICE.id, when, body.decode())
+    headers = {
+        "webhook-id": NOTICE.id,
+        "webhook-timestamp": str(START // 1000),
+        "webhook-signature": signature,
+    }
     assert verify(SECRET, headers, body, now=START) == NOTICE
+
+
+def test_a_new_secret_is_one_for_both_sides_and_no_two_are_the_same() -> None:
+    one, other = new_secret(), new_secret()
+    assert one.reveal() != other.reveal()
+    assert "whsec" not in f"{one} {one!r}"
+    standardwebhooks.Webhook(one.reveal())
+    assert verify(one, *a_request(secret=one.reveal()), now=START) == NOTICE
 
 
 # A sender.
@@ -169,7 +239,7 @@ async def deliver_all(*plans: Plan, attempts: int, timeout_ms: int = 10_000) -> 
     now = [START]
 
     def clock() -> int:
-        now[0] += 1
+        now[0] += SECOND
         return now[0]
 
     async with a_server(Turns(*plans)) as server, httpx.AsyncClient(trust_env=False, verify=False) as client:
@@ -199,7 +269,7 @@ async def test_a_notice_is_posted_signed_and_delivered_with_any_2xx() -> None:
     assert request.headers["content-type"] == "application/json"
     notice = verify(SECRET, request.headers, request.body, now=START)
     assert (notice.kind, notice.says, notice.workflow) == ("approval", "needs_person", "flow")
-    assert request.headers["keep-notice-id"] == notice.id
+    assert request.headers["webhook-id"] == notice.id
     assert SECRET.encode() not in request.body + str(request.headers).encode()
 
 
@@ -220,10 +290,10 @@ async def test_what_is_not_taken_is_posted_again_with_the_same_id_and_signed_ane
     asked, status, problem = await deliver_all(plan, attempts=2)
     assert (status, words in problem) == (DeliveryStatus.DELIVERED, True), problem
     first, second = asked
-    assert first.headers["keep-notice-id"] == second.headers["keep-notice-id"]
-    assert first.headers["keep-timestamp"] != second.headers["keep-timestamp"]
+    assert first.headers["webhook-id"] == second.headers["webhook-id"]
+    assert first.headers["webhook-timestamp"] != second.headers["webhook-timestamp"]
     assert [verify(SECRET, each.headers, each.body, now=START).id for each in asked] == [
-        first.headers["keep-notice-id"]
+        first.headers["webhook-id"]
     ] * 2
 
 

@@ -11,6 +11,7 @@ from keep_actors import Grant, Rejected
 from keep_actors.kernel import VirtualTime
 from keep_actors.notices import Notice
 from keep_actors.policy import Backoff
+from keep_actors.verdicts import Verdict
 from keep_storage.model import Says
 from tests.runtime.fakes import Fake, applies_and_raises
 from tests.runtime.pager import Pager, until
@@ -76,11 +77,13 @@ class Person:
             if self.chance.random() < 0.5:
                 await self.box.keep.approve(question.approval_id, by="ann")
             else:
-                await self.box.keep.reject(question.approval_id, by="ann", skip=True)
+                await self.box.keep.reject(question.approval_id, by="ann")
 
     async def resolve(self) -> None:
         for question in (await self.box.keep.unknowns())[:1]:
-            await self.box.keep.resolve(question.mutation_id, self.chance.choice(["happened", "skip"]), by="ann")
+            verdict: Verdict = self.chance.choice(["happened", "skip"])
+            told = {"id": "x", "text": "told"}
+            await self.box.keep.resolve(question.mutation_id, verdict, by="ann", result=told)
 
     async def archive(self) -> None:
         await self.box.keep.archive(self.chance.choice(NAMES), by="ann")

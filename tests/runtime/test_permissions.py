@@ -173,24 +173,44 @@ async def approvals(keep: Keep) -> list[str]:
     return [question.params for question in await keep.approvals()]
 
 
-async def asked(box: World, *message_ids: str) -> str:
-    await box.keep.deploy(HIDDEN, grants=[Grant("fake.add", policy="ask")])
+TOLD = script(mutate="await c.fake.add({ text: prepared.data.id });", next_="return result;")
+"""The same, and keeps what `next` is told."""
+
+
+async def asked(box: World, *message_ids: str, source: str = HIDDEN) -> str:
+    """Deploy what asks first, and have it ask about one event, or the first of several."""
+    await box.keep.deploy(source, grants=[Grant("fake.add", policy="ask")])
     await box.publish("flow", "in", *message_ids)
     await box.settle()
-    [question] = await box.keep.approvals()
-    return question.approval_id
+    return (await box.keep.approvals())[0].approval_id
 
 
-async def test_ask_holds_the_recorded_call_and_its_event_until_a_person_has_answered() -> None:
+async def test_ask_holds_each_recorded_call_and_its_event_until_a_person_has_answered() -> None:
     fake = Fake()
     async with world(fake) as box:
         await asked(box, "one", "two")
         assert fake.calls == []
-        assert await box.statuses("flow", "in") == {"one": "reserved", "two": "pending"}
-        [question] = await box.keep.approvals("flow")
-        assert (question.call, question.params) == ("fake.add", '{"text":"one"}')
-        [needs] = await box.keep.attention()
-        assert needs.kind == "approval"
+        assert await box.statuses("flow", "in") == {"one": "reserved", "two": "reserved"}
+        questions = await box.keep.approvals("flow")
+        assert [(each.call, each.params) for each in questions] == [
+            ("fake.add", '{"text":"one"}'),
+            ("fake.add", '{"text":"two"}'),
+        ]
+        assert [needs.kind for needs in await box.keep.attention()] == ["approval", "approval"]
+        workflow = await box.keep.workflow("flow")
+        assert (workflow.error, workflow.pending_retry_run_id) == ("", None)
+
+
+async def test_a_question_that_is_answered_goes_on_while_the_others_wait() -> None:
+    fake = Fake()
+    async with world(fake) as box:
+        await asked(box, "one", "two", "three")
+        [_, second, _] = await box.keep.approvals()
+        await box.keep.approve(second.approval_id, by="ann")
+        await box.settle()
+        assert fake.texts == ["two"]
+        assert await box.statuses("flow", "in") == {"one": "reserved", "two": "consumed", "three": "reserved"}
+        assert await approvals(box.keep) == ['{"text":"one"}', '{"text":"three"}']
 
 
 async def test_approving_makes_exactly_the_recorded_call_once_and_goes_on_at_next() -> None:
@@ -207,34 +227,53 @@ async def test_approving_makes_exactly_the_recorded_call_once_and_goes_on_at_nex
             await box.keep.reject(approval_id, by="bob")
 
 
-async def test_rejecting_releases_the_event_and_the_next_run_asks_again() -> None:
+async def test_rejecting_with_retry_releases_the_event_and_a_fresh_run_asks_again() -> None:
     fake = Fake()
     async with world(fake) as box:
-        await box.keep.reject(await asked(box, "one"), by="ann", why="not now")
+        first = await asked(box, "one")
+        await box.keep.reject(first, by="ann", why="not now", retry=True)
         await box.settle()
         assert fake.calls == []
-        assert len(await box.keep.approvals()) == 1
+        [again] = await box.keep.approvals()
+        assert (again.approval_id == first, again.params) == (False, '{"text":"one"}')
+        assert [run.status for run in await box.keep.runs("flow")] == ["paused:approval", "paused:approval"]
 
 
-async def test_rejecting_as_skipped_ends_the_event_and_runs_next() -> None:
+async def test_rejecting_is_a_no_that_skips_the_event_tells_next_why_and_is_not_asked_again() -> None:
     fake = Fake()
     async with world(fake) as box:
-        await box.keep.reject(await asked(box, "one"), by="ann", why="spam", skip=True)
+        await box.keep.reject(await asked(box, "one", source=TOLD), by="ann", why="spam")
         await box.settle()
         assert fake.calls == []
         assert await box.statuses("flow", "in") == {"one": "skipped"}
-        assert [run.status for run in await box.keep.runs("flow")] == ["committed", "paused:approval"]
+        [told, stopped] = await box.keep.runs("flow")
+        assert (told.status, told.retry_of, stopped.status) == ("committed", stopped.id, "paused:approval")
+        assert told.output_state == '{"status":"skipped","reason":"spam"}'
+        await box.advance(30 * DAY)
+        assert await box.keep.approvals() == []
+        assert await box.keep.attention() == []
 
 
-async def test_a_question_that_nobody_answers_expires() -> None:
+async def test_a_question_that_nobody_answers_is_asked_again_twice_and_then_the_answer_is_no() -> None:
     fake = Fake()
     async with world(fake, policy=None) as box:
-        await asked(box, "one")
-        await box.advance(7 * DAY - MINUTE)
-        assert len(await box.keep.approvals()) == 1
-        await box.advance(2 * MINUTE)
-        [first] = [each for each in await box.keep.outputs("flow") if each.status == "failed"]
-        assert first.params == '{"text":"one"}'
+        seen = [await asked(box, "one", source=TOLD)]
+        for _ in range(2):
+            await box.advance(7 * DAY - MINUTE)
+            assert [each.approval_id for each in await box.keep.approvals()] == seen[-1:]
+            await box.advance(2 * MINUTE)
+            [again] = await box.keep.approvals()
+            assert (again.approval_id in seen, again.params) == (False, '{"text":"one"}')
+            seen.append(again.approval_id)
+        await box.advance(7 * DAY)
+        assert await box.keep.approvals() == []
+        [call] = await box.keep.outputs("flow")
+        assert (call.status, call.params) == ("failed", '{"text":"one"}')
+        assert await box.statuses("flow", "in") == {"one": "skipped"}
+        reason = "nobody answered in time, asked 3 time(s)"
+        assert (await box.last_run("flow", "file")).output_state == f'{{"status":"skipped","reason":"{reason}"}}'
+        [said] = await box.keep.attention()
+        assert (said.kind, reason in said.words) == ("expired", True)
         assert fake.calls == []
 
 
@@ -284,14 +323,16 @@ async def test_another_permission_can_be_granted_while_a_call_waits_for_approval
         assert len(await box.keep.approvals()) == 1
 
 
-async def test_an_archived_workflow_calls_nothing_that_is_approved_afterwards() -> None:
+async def test_archiving_refuses_what_waits_for_approval_and_who_approves_it_later_is_told() -> None:
     fake = Fake()
     async with world(fake) as box:
         approval_id = await asked(box, "one")
-        await box.keep.archive("flow")
-        with pytest.raises(Rejected, match="archived"):
+        await box.keep.archive("flow", by="bob")
+        assert (await box.keep.approvals(), await box.keep.attention()) == ([], [])
+        with pytest.raises(Rejected, match="already rejected, by bob: the workflow was archived"):
             await box.keep.approve(approval_id, by="ann")
         assert fake.calls == []
+        assert await box.statuses("flow", "in") == {"one": "pending"}
 
 
 async def test_going_back_to_the_running_script_after_a_refused_proposal_is_no_new_version() -> None:

@@ -11,9 +11,10 @@ from typing import Literal, NamedTuple, TypeAlias
 import pytest
 
 from keep_actors import Policy
+from keep_actors.connectors import Uncertain
 from keep_actors.gate import ALLOWED, Ask, Stage, refusal
 from keep_storage.model import PEEK_DEFAULT, Run
-from tests.runtime.fakes import Fake
+from tests.runtime.fakes import Fake, applies_and_raises
 from tests.runtime.world import DAY, SECOND, START, TAKE, World, script, world
 
 pytestmark = pytest.mark.anyio
@@ -240,7 +241,9 @@ async def test_a_peek_returns_a_hundred_unless_told_oldest_first_and_goes_on_aft
         await box.settle()
         first, second = json.loads((await box.last_run("flow", "file")).logs)
         assert first == '100 ["m0","m1"] ["m2","m3"] ["Event 100"]'
-        assert second == '["createdAt","cursor","messageId","payload","title"] {"i":7} 2023-11-14T22:13:20.000Z'
+        assert (
+            second == '["createdAt","cursor","messageId","payload","status","title"] {"i":7} 2023-11-14T22:13:20.000Z'
+        )
 
 
 @pytest.mark.parametrize(
@@ -261,20 +264,37 @@ async def test_an_option_of_peek_that_does_not_fit_is_named(options: str, words:
     assert words in message
 
 
-async def test_events_by_id_are_those_that_are_pending_each_once_and_unknown_ids_are_left_out() -> None:
+async def test_events_by_id_are_given_in_any_state_each_once_and_unknown_ids_are_left_out() -> None:
     prepare = """
-      const found = await c.getByIds("in", ["b", "unknown", "a", "b", "done"]);
-      console.log(found.map((e) => e.messageId));
-      return { reservations: [] };
+      const found = await c.getByIds("in", ["b", "unknown", "taken", "a", "b", "done"]);
+      console.log(found.map((e) => `${e.messageId} ${e.status} ${e.payload}`));
+      const [first] = await c.peek("in");
+      const ids = first.messageId === "taken" ? ["taken"] : [];
+      return { reservations: [{ topic: "in", ids }] };
     """
     async with world(Fake()) as box:
         await box.keep.deploy(script(prepare=prepare))
         await box.keep.pause("flow")
-        await box.publish("flow", "in", "a", "b", "done")
+        await box.publish("flow", "in", "taken", "a", "b", "done", payload=7)
         await box.keep.skip_event("flow", "in", "done")
         await box.keep.resume("flow")
         await box.settle()
-        assert json.loads((await box.last_run("flow", "file")).logs) == ['["b","a"]']
+        assert [json.loads(run.logs) for run in await box.runs("flow", "file")] == [
+            ['["b pending 7","taken pending 7","a pending 7","done skipped 7"]'],
+            ['["b pending 7","taken consumed 7","a pending 7","done skipped 7"]'],
+        ]
+
+
+async def test_an_event_that_a_parked_run_holds_is_given_by_its_id_as_reserved() -> None:
+    fake = Fake()
+    fake.plan("add", applies_and_raises(Uncertain("lost")))
+    prepare = f'console.log((await c.getByIds("in", ["a", "b"])).map((e) => `${{e.messageId}} ${{e.status}}`)); {TAKE}'
+    async with world(fake, policy=Policy(on_unknown="park")) as box:
+        await box.keep.deploy(script(prepare=prepare, mutate="await c.fake.add({ text: prepared.data.id });"))
+        await box.publish("flow", "in", "a", "b")
+        await box.settle()
+        second = (await box.runs("flow", "file"))[1]
+        assert json.loads(second.logs) == ['["a reserved","b pending"]']
 
 
 async def test_a_thousand_ids_are_the_most_at_once() -> None:
@@ -296,9 +316,10 @@ async def test_a_thousand_ids_are_the_most_at_once() -> None:
         ('{ title: "" }', "needs a title of 1 to 500 characters that a person can read"),
         ('{ title: "  " }', "needs a title of 1 to 500 characters that a person can read"),
         ('{ title: "t".repeat(501) }', "needs a title of 1 to 500 characters that a person can read"),
-        ('{ title: "T", messageId: "" }', "a messageId has 1 to 512 characters, without NUL"),
-        ('{ title: "T", messageId: "m".repeat(513) }', "a messageId has 1 to 512 characters, without NUL"),
-        ('{ title: "T", messageId: "a\\0b" }', "a messageId has 1 to 512 characters, without NUL"),
+        ('{ title: "T", messageId: "" }', "a messageId has 1 to 512 characters that can be seen"),
+        ('{ title: "T", messageId: "m".repeat(513) }', "a messageId has 1 to 512 characters that can be seen"),
+        ('{ title: "T", messageId: "a\\u202eb" }', "a messageId has 1 to 512 characters that can be seen"),
+        ('{ title: "T", messageId: "a\\0b" }', "a messageId has 1 to 512 characters that can be seen"),
         ('{ title: "T", messageId: 7 }', "event.messageId"),
         ('{ title: "T", id: "m" }', "`id`"),
         ('{ title: "T", payload: "x".repeat(99) }', "the payload of 'T' has 101 bytes; 100 are the most"),
@@ -465,13 +486,15 @@ async def test_what_cannot_be_reserved_is_named_and_nothing_is_reserved_or_calle
 
 @pytest.mark.parametrize("reads_first", [True, False])
 async def test_of_two_mistakes_the_first_is_told(reads_first: bool) -> None:
-    """What was reserved is written with what comes next: here, with the failure of `mutate`."""
+    """Reservations are written with what comes next, and checked before it: `mutate` runs with what is there."""
     reserve = "return { reservations: [{ topic: 'in', ids: ['b'] }] };"
     fake = Fake()
     async with world(fake) as box:
         prepare = "await c.fake.search({});" * reads_first + reserve
-        run = await deployed(box, script(prepare=prepare, mutate='throw new Error("no");'), "a")
-        assert (run.status, "Error: no" in run.error_message) == ("failed:logic", True)
+        run = await deployed(box, script(prepare=prepare, mutate='console.log("ran"); throw new Error("no");'), "a")
+        assert (run.status, run.logs) == ("failed:logic", "[]")
+        assert "event 'b' of topic 'in', which does not exist" in run.error_message
+        assert "Error: no" not in run.error_message
         assert await box.statuses("flow", "in") == {"a": "pending"}
 
 
@@ -527,6 +550,30 @@ async def test_a_handler_is_given_the_state_that_it_returned_last(kind: str) -> 
             box.time.advance(DAY)
         logs = [json.loads(run.logs)[0] for run in reversed(await box.keep.runs("flow"))]
         assert logs == ["undefined undefined", "[object Object] 1", "[object Object] 2", "[object Object] 2"]
+
+
+@pytest.mark.parametrize("kind", ["producer", "job"])
+async def test_a_state_is_set_to_null_by_who_returns_null_and_kept_by_who_returns_nothing(kind: str) -> None:
+    returned = "if (state === undefined) return 1; if (state === 1) return null; return undefined;"
+    async with world(Fake()) as box:
+        await box.keep.deploy(script(**{kind: f"console.log(String(state)); {returned}"}))
+        for _ in range(4):
+            await box.settle()
+            box.time.advance(DAY)
+        runs = list(reversed(await box.keep.runs("flow")))
+        assert [json.loads(run.logs) for run in runs] == [["undefined"], ["1"], ["null"], ["null"]]
+        assert [run.output_state for run in runs] == ["1", "null", None, None]
+
+
+async def test_next_can_set_the_state_of_its_consumer_to_null() -> None:
+    next_ = "return prepared.data.id === 'a' ? 1 : prepared.data.id === 'b' ? null : undefined;"
+    async with world(Fake()) as box:
+        await box.keep.deploy(script(prepare=f"console.log(String(state)); {TAKE}", next_=next_))
+        for event in ("a", "b", "c", "d"):
+            await box.publish("flow", "in", event)
+            await box.settle()
+        logs = [json.loads(run.logs)[0] for run in await box.runs("flow", "file")]
+        assert logs == ["undefined", "1", "null", "null"]
 
 
 async def test_prepare_is_given_what_next_returned_last() -> None:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from keep_actors.plan import ExpireApprovals, Repair, Rest, StartRetry, StartRun, Step, plan
+from keep_actors.plan import ExpireApprovals, Reconcile, Repair, Rest, StartRetry, StartRun, Step, plan
 from keep_storage.ids import Millis
 from keep_storage.model import FailureClass, HandlerKind, Workflow, WorkflowStatus
 from keep_storage.reads import HandlerView, Snapshot, TaskView
@@ -29,11 +29,13 @@ ACTIVE = Workflow(
     active_version_id="ver_1",
     created_at=NOW,
     updated_at=NOW,
+    error_about="",
 )
 
 
 def handler(name: str, kind: HandlerKind, **known: Any) -> HandlerView:
-    quiet = {"next_run_at": None, "wake_at": None, "retry_at": None, "oldest_pending_seq": None, "has_news": False}
+    quiet: dict[str, Any] = dict.fromkeys(("next_run_at", "wake_at", "retry_at", "oldest_pending_seq"))
+    quiet |= {"has_news": False, "is_held": False}
     return HandlerView(name=name, kind=kind, failures=0, writes=0, **{**quiet, **known})
 
 
@@ -62,6 +64,7 @@ def snapshot(
     retry: str | None = None,
     parked: str | None = None,
     approval_expires_at: Millis | None = None,
+    reconcile_at: Millis | None = None,
     task: TaskView | None = None,
     **changed: Any,
 ) -> Snapshot:
@@ -78,7 +81,7 @@ def snapshot(
         retry_run_id=pending or ("run_parked" if parked is not None else None),
         retry_handler=retry or parked,
         approval_expires_at=approval_expires_at,
-        reconcile_at=None,
+        reconcile_at=reconcile_at,
         task=task,
     )
 
@@ -260,9 +263,15 @@ def test_a_repair_that_waits_for_a_person_is_not_tried_again() -> None:
     assert plan(held, NOW, repairs_max=3) == Rest(None, "the script is under repair")
 
 
-def test_of_an_archived_workflow_nothing_is_left_to_do() -> None:
-    gone = snapshot(*EVERYTHING_DUE, approval_expires_at=NOW, task=task(), status=WorkflowStatus.ARCHIVED)
+def test_in_an_archived_workflow_nothing_runs_and_nothing_is_repaired() -> None:
+    gone = snapshot(*EVERYTHING_DUE, task=task(), status=WorkflowStatus.ARCHIVED)
     assert plan(gone, NOW, repairs_max=3) == Rest(None, "the workflow is archived")
+
+
+def test_the_doubts_of_an_archived_workflow_are_still_looked_into() -> None:
+    gone = snapshot(*EVERYTHING_DUE, reconcile_at=NOW + 5, task=task(), status=WorkflowStatus.ARCHIVED)
+    assert plan(gone, NOW, repairs_max=3) == Rest(NOW + 5, "the workflow is archived")
+    assert plan(gone, NOW + 5, repairs_max=3) == Reconcile()
 
 
 # Any workflow there could be.

@@ -49,13 +49,13 @@ async def test_a_lost_answer_is_found_at_once_and_the_run_goes_on_without_a_paus
         assert [run.status for run in await box.keep.runs("flow")] == ["committed"]
 
 
-async def test_a_lost_request_is_not_found_and_a_fresh_run_makes_the_call() -> None:
+async def test_a_lost_request_is_not_found_when_its_time_is_over_and_a_fresh_run_makes_the_call() -> None:
     fake = Fake()
     fake.plan("put", fails(LOST))
     async with world(fake) as box:
         await start(box)
         assert fake.texts == []
-        assert await box.statuses("flow", "in") == {"one": "pending"}
+        assert await box.statuses("flow", "in") == {"one": "reserved"}
         await box.advance(MINUTE)
         assert fake.texts == ["one"]
         assert await box.statuses("flow", "in") == {"one": "consumed"}
@@ -175,7 +175,7 @@ async def test_a_person_who_says_that_it_happened_lets_next_run_with_the_result(
     fake = Fake()
     async with world(fake) as box:
         mutation_id = await unknown(box, fake)
-        await box.keep.resolve(mutation_id, "happened", by="ann", why="I looked", result={"id": "x"})
+        await box.keep.resolve(mutation_id, "happened", by="ann", why="I looked", result={"id": "x", "text": "one"})
         await box.settle()
         assert fake.texts == ["one"]
         assert await box.statuses("flow", "in") == {"one": "consumed"}
@@ -227,7 +227,7 @@ async def test_of_two_answers_the_first_wins_and_the_second_is_told_who_was_firs
     fake = Fake()
     async with world(fake) as box:
         mutation_id = await unknown(box, fake)
-        await box.keep.resolve(mutation_id, "happened", by="ann")
+        await box.keep.resolve(mutation_id, "happened", by="ann", result={"id": "x", "text": "one"})
         with pytest.raises(Rejected, match="ann"):
             await box.keep.resolve(mutation_id, "did_not_happen", by="bob")
 
@@ -262,7 +262,9 @@ async def test_the_question_to_a_person_says_what_was_tried_and_what_can_be_said
             "needs_reconcile",
             "indeterminate",
         ]
-        await box.keep.resolve(asked.mutation_id, "happened", by="ann", version=asked.version)
+        await box.keep.resolve(
+            asked.mutation_id, "happened", by="ann", result={"id": "x", "text": "one"}, version=asked.version
+        )
         await box.settle()
         assert await box.keep.unknowns() == []
 

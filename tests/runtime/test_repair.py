@@ -92,11 +92,21 @@ async def test_a_maintainer_is_given_the_evidence() -> None:
         Proposal(BROKEN, "safe"),
         Proposal(script(name="other", mutate=MUTATE, next_="return;"), "safe"),
         Proposal(script(producer="return;"), "safe"),
+        Proposal(MENDED.replace('"out": {}', '"other": {}').replace('"out"', '"other"'), "safe"),
         Proposal(MENDED.replace("Keep.workflow({", "Keep.workflow({ jobs: { extra: async (ctx) => {} },", 1), "safe"),
         RepairFailed("no idea"),
         ValueError("a bug of its own"),
     ],
-    ids=["garbage", "the same", "another name", "no consumer", "one more handler", "no proposal", "raises"],
+    ids=[
+        "garbage",
+        "the same",
+        "another name",
+        "no consumer",
+        "a renamed topic",
+        "one more handler",
+        "no proposal",
+        "raises",
+    ],
 )
 async def test_a_bad_answer_counts_and_after_the_budget_a_person_is_asked(bad: Proposal | Exception) -> None:
     fake, mechanic = Fake(), Mechanic(*[bad] * 9)
@@ -161,7 +171,9 @@ async def test_a_proposal_with_impact_waits_for_a_person_who_sees_the_diff_and_w
         assert [event.message_id for event in proposed.blast_radius.events] == ["one"]
         assert [mutation.call for mutation in proposed.blast_radius.mutations] == ["fake.add"]
         assert [needs.kind for needs in await box.keep.attention()] == ["repair"]
-        assert (await box.keep.accept_repair("flow", by="ann")).version == "1.1"
+        with pytest.raises(Rejected, match=r"version 1\.1, not 1\.0: look at that one first"):
+            await box.keep.accept_repair("flow", "1.0", by="ann")
+        assert (await box.keep.accept_repair("flow", proposed.version, by="ann")).version == "1.1"
         await box.settle()
         assert fake.texts == ["one"]
         assert await box.statuses("flow", "in") == {"one": "consumed"}

@@ -463,7 +463,7 @@ async def test_a_person_who_finds_out_before_the_connector_does_has_the_last_wor
         box.time.advance(MINUTE)
         await asked.reached.wait()
         [doubt] = await box.keep.outputs("flow")
-        await box.keep.resolve(doubt.mutation_id, verdict, by="ann", result={"id": "told"})
+        await box.keep.resolve(doubt.mutation_id, verdict, by="ann", result={"id": "told", "text": "one"})
         asked.release()
         await box.settle()
         assert await box.statuses("flow", "in") == {"one": "skipped" if verdict == "skip" else "consumed"}

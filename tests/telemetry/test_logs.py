@@ -189,7 +189,7 @@ async def test_a_repair_is_told_from_its_failure_to_its_end(lines: Lines) -> Non
         await one(box, script(prepare=f'throw new Error("{PRIVATE}");'))
         for _ in range(5):
             await box.advance(15 * MINUTE)
-        await box.keep.accept_repair("flow", by="alice")
+        await box.keep.accept_repair("flow", "1.1", by="alice")
         await box.settle()
     told = [message.partition(" workflow ")[0] for _, message in lines.news[1:]]
     assert told == ["An attempt to repair", "A repair of", "The repair of"]

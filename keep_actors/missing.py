@@ -1,0 +1,15 @@
+"""Which methods an error is about that no connector here has. Pure, and light: who only looks loads it."""
+
+from typing import Final
+
+_MISSING: Final = "missing:"
+
+
+def about_missing(methods: list[str]) -> str:
+    """The mark of an error that is over when these methods are there again: see `Workflow.error_about`."""
+    return f"{_MISSING}{' '.join(sorted(methods))}"
+
+
+def missing_methods(about: str) -> list[str]:
+    """The methods that an error waits for; none if it is about something else."""
+    return about.removeprefix(_MISSING).split() if about.startswith(_MISSING) else []

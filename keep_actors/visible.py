@@ -1,0 +1,117 @@
+"""Text of strangers as a person can see it: what a terminal would obey, or an eye would miss, is spelled out. Pure.
+
+Spelled out are control and direction characters, spaces other than the ordinary one, whatever has no glyph (fillers,
+variation selectors, tags), and marks that are piled up on one letter. A run of one of them is folded with its length.
+"""
+
+import re
+from collections.abc import Iterator
+from typing import Final
+from unicodedata import category
+
+FOLDED_FROM: Final = 5
+"""So many equal characters that are spelled out are written once, with their number."""
+_SPACES_MAX: Final = 16
+"""More ordinary spaces in a row, inside quotes, are no layout: they push something out of sight."""
+_MARKS_MAX: Final = 4
+"""More combining marks on one letter cover what is above and below."""
+
+_TIMES: Final = "\N{MULTIPLICATION SIGN}"
+_BLANK: Final = re.compile(
+    # Printable for Python, and blank or invisible on a screen: the rest of Unicode's Default_Ignorable_Code_Point, the
+    # blank pattern of braille and a notehead without a head.
+    r"[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180d\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U0001d159\U000e0100-\U000e01ef]"
+)
+_SPANS: Final = re.compile(r"[ -~]+|(.)\1*", re.DOTALL)
+_QUOTED_SPANS: Final = re.compile(rf"(?:[!#-\[\]-~]| (?! {{{_SPACES_MAX}}}))+|(.)\1*", re.DOTALL)
+
+
+def is_visible(character: str) -> bool:
+    """Whether a person sees this character, and a terminal only shows it."""
+    return character.isprintable() and _BLANK.match(character) is None
+
+
+def is_plain(text: str) -> bool:
+    """Whether the text is shown as it is."""
+    return text.isprintable() and (text.isascii() or not any(is_spelled for *_, is_spelled in _pieces(text, _SPANS)))
+
+
+def spelled(text: str) -> str:
+    """The text on one line, all of it, with what is not visible spelled out: `\\x1b`, `\\u{202e}`."""
+    if text.isascii() and text.isprintable():
+        return text
+    return "".join(shown for shown, _, _ in _pieces(text, _SPANS))
+
+
+def cut(text: str, most: int | None) -> tuple[str, int]:
+    """The same in at most so many characters (None: all of it), and how many characters of the text are left out."""
+    return _cut(text, most, _SPANS)
+
+
+def quoted(text: str, most: int | None) -> tuple[str, int]:
+    """The same between quotes, as in JSON: what is spelled out cannot be taken for what the text says of itself."""
+    shown, left = _cut(text, most, _QUOTED_SPANS)
+    return f'"{shown}"', left
+
+
+def left_out(count: int) -> str:
+    """The words behind a cut."""
+    return f"… {count:,} character{'' if count == 1 else 's'} left out"
+
+
+def head(text: str, most: int) -> str:
+    """The beginning of a text as it is, for who reads it elsewhere, with the number of characters left out."""
+    return text if len(text) <= most else f"{text[:most]}{left_out(len(text) - most)}"
+
+
+def _cut(text: str, most: int | None, spans: re.Pattern[str]) -> tuple[str, int]:
+    if most is None:
+        return "".join(shown for shown, _, _ in _pieces(text, spans)), 0
+    parts: list[str] = []
+    room, read = most, 0
+    for shown, stands_for, is_spelled in _pieces(text, spans):
+        if len(shown) > room:
+            if not is_spelled:
+                parts.append(shown[:room])
+                read += room
+            return "".join(parts), len(text) - read
+        parts.append(shown)
+        room -= len(shown)
+        read += stands_for
+    return "".join(parts), 0
+
+
+def _pieces(text: str, spans: re.Pattern[str]) -> Iterator[tuple[str, int, bool]]:
+    """The text in order: what is shown, how many characters that stands for, and whether it is spelled out."""
+    marks = 0
+    for found in spans.finditer(text):
+        run = found[0]
+        first = run[0]
+        if found[1] is None:
+            marks = 0
+            yield run, len(run), False
+            continue
+        marks = marks + len(run) if category(first) in ("Mn", "Me") else 0
+        if not is_visible(first) or marks > _MARKS_MAX or first in ' "\\':
+            # Of the characters of ASCII only those get here that are not shown as they are.
+            yield from _spelled_run(first, len(run))
+        else:
+            yield run, len(run), False
+
+
+def _spelled_run(character: str, count: int) -> Iterator[tuple[str, int, bool]]:
+    one = _spelled(character)
+    if count < FOLDED_FROM:
+        yield from ((one, 1, True) for _ in range(count))
+    else:
+        yield f"({one} {_TIMES} {count:,})", count, True
+
+
+def _spelled(character: str) -> str:
+    if character in '"\\':
+        return f"\\{character}"
+    if character == " ":
+        return "\\x20"
+    if ord(character) < 0x100:
+        return character.encode("unicode_escape").decode("ascii")
+    return f"\\u{{{ord(character):x}}}"

@@ -1,0 +1,232 @@
+"""When an absence is believed: after the deadline of the call and `settle_ms`, on a clock that nobody can set."""
+
+from pathlib import Path
+
+import anyio
+import pytest
+
+from keep_actors import Connector, Grant, MutationCall, mutation
+from keep_actors.call_times import CallTimes
+from keep_actors.connectors import Applied, NotApplied
+from keep_actors.faults import Point
+from keep_actors.kernel import VirtualTime
+from keep_actors.testing import Box, Fake
+from tests.runtime.world import MINUTE, SECOND, START, World, script, world
+
+pytestmark = pytest.mark.anyio
+
+HOUR = 60 * MINUTE
+TIMEOUT_MS = 10 * SECOND
+SETTLE_MS = 20 * SECOND
+PAYS = script(mutate="await c.bank.pay({ order: prepared.data.id });", next_="return {};")
+
+
+class Bank(Connector):
+    """The first request is lost by the one who sent it, and stays on its way until a test lets it arrive."""
+
+    name = "bank"
+
+    def __init__(self) -> None:
+        self.payments: list[tuple[str, str]] = []
+        self._on_its_way: list[tuple[str, str]] = []
+        self._lose_next = True
+
+    def arrive(self) -> None:
+        """What is on its way is paid now."""
+        self.payments += self._on_its_way
+        self._on_its_way = []
+
+    @mutation(timeout_ms=TIMEOUT_MS, settle_ms=SETTLE_MS)
+    async def pay(self, order: str, call: MutationCall) -> str:
+        return await self.receive(order, call)
+
+    @pay.reconcile
+    async def find(self, call: MutationCall) -> Applied | NotApplied:
+        return self.looked_for(call)
+
+    async def receive(self, order: str, call: MutationCall) -> str:
+        if self._lose_next:
+            self._lose_next = False
+            self._on_its_way.append((order, call.idempotency_key))
+            raise ConnectionError("the line is dead")
+        self.payments.append((order, call.idempotency_key))
+        return "paid"
+
+    def looked_for(self, call: MutationCall) -> Applied | NotApplied:
+        found = any(key == call.idempotency_key for _, key in self.payments)
+        return Applied("paid") if found else NotApplied()
+
+
+async def start(box: World) -> None:
+    await box.keep.deploy(PAYS)
+    await box.publish("flow", "in", "one")
+    await box.settle()
+
+
+async def is_held(box: World) -> bool:
+    return await box.statuses("flow", "in") == {"one": "reserved"}
+
+
+async def test_a_clock_that_jumps_an_hour_forward_does_not_have_a_lost_request_paid_twice() -> None:
+    bank = Bank()
+    async with world(bank) as box:
+        await start(box)
+        box.time.jump(HOUR)
+        await box.settle()
+        assert await is_held(box)
+        await box.advance(TIMEOUT_MS + SETTLE_MS - 1)
+        bank.arrive()
+        for _ in range(5):
+            await box.advance(MINUTE)
+        assert await box.statuses("flow", "in") == {"one": "consumed"}
+    assert [order for order, _ in bank.payments] == ["one"]
+
+
+async def test_what_never_arrives_is_sent_again_once_its_time_is_over_whatever_the_clock_says() -> None:
+    bank = Bank()
+    async with world(bank) as box:
+        await start(box)
+        box.time.jump(-HOUR)
+        await box.advance(TIMEOUT_MS + SETTLE_MS)
+        assert await is_held(box), "by a clock that was set back the next check is not due"
+        for _ in range(3):
+            await box.advance(HOUR)
+        assert await box.statuses("flow", "in") == {"one": "consumed"}
+    assert [order for order, _ in bank.payments] == ["one"]
+
+
+async def test_a_process_that_did_not_make_the_call_counts_from_its_own_start(tmp_path: Path) -> None:
+    bank = Bank()
+    async with world(bank, path=tmp_path / "keep.db") as box:
+        await start(box)
+    # By the wall clock the call was made a day ago. How long the machine was off nobody can know.
+    async with world(bank, path=tmp_path / "keep.db", time=VirtualTime(START + 24 * HOUR)) as box:
+        await box.settle()
+        assert await is_held(box)
+        await box.advance(TIMEOUT_MS + SETTLE_MS - 1)
+        assert await is_held(box)
+        bank.arrive()
+        for _ in range(5):
+            await box.advance(MINUTE)
+        assert await box.statuses("flow", "in") == {"one": "consumed"}
+    assert [order for order, _ in bank.payments] == ["one"]
+
+
+async def test_after_that_an_absence_that_another_process_left_is_believed(tmp_path: Path) -> None:
+    bank = Bank()
+    async with world(bank, path=tmp_path / "keep.db") as box:
+        await start(box)
+    async with world(bank, path=tmp_path / "keep.db", time=VirtualTime(START + 24 * HOUR)) as box:
+        await box.settle()
+        await box.advance(TIMEOUT_MS + SETTLE_MS)
+        assert await box.statuses("flow", "in") == {"one": "consumed"}
+    assert [order for order, _ in bank.payments] == ["one"]
+
+
+async def test_a_crash_of_the_actor_does_not_count_the_call_from_the_start_of_the_process() -> None:
+    bank, armed = Bank(), True
+
+    def strike(point: Point, _: str) -> None:
+        nonlocal armed
+        if armed and point is Point.ANSWERED:
+            armed = False
+            raise RuntimeError("struck")
+
+    async with world(bank, faults=strike) as box:
+        await box.advance(HOUR)
+        await box.keep.deploy(PAYS)
+        await box.publish("flow", "in", "one")
+        await box.quiet()
+        await box.advance(TIMEOUT_MS)
+        assert not armed
+        assert await is_held(box)
+        bank.arrive()
+        for _ in range(5):
+            await box.advance(MINUTE)
+        assert await box.statuses("flow", "in") == {"one": "consumed"}
+    assert [order for order, _ in bank.payments] == ["one"]
+
+
+class SlowBank(Bank):
+    """The line dies only when a test says so."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.is_called = anyio.Event()
+        self.dies = anyio.Event()
+
+    @mutation(timeout_ms=TIMEOUT_MS, settle_ms=SETTLE_MS)
+    async def pay(self, order: str, call: MutationCall) -> str:
+        if self._lose_next:
+            self.is_called.set()
+            await self.dies.wait()
+        return await self.receive(order, call)
+
+    @pay.reconcile
+    async def find(self, call: MutationCall) -> Applied | NotApplied:
+        return self.looked_for(call)
+
+
+IN_AN_ITEM = script(job='await c.withItem("one", "T", async () => { await c.bank.pay({ order: "one" }); });')
+
+
+@pytest.mark.parametrize("how", ["in a consumer", "in an item", "approved"])
+async def test_a_clock_that_jumps_while_the_call_is_on_its_way_does_not_have_it_paid_twice(how: str) -> None:
+    bank = SlowBank()
+    async with world(bank) as box:
+        grants = [Grant("bank.pay", policy="ask")] if how == "approved" else "all"
+        await box.keep.deploy(IN_AN_ITEM if how == "in an item" else PAYS, grants=grants)
+        if how != "in an item":
+            await box.publish("flow", "in", "one")
+        if how == "approved":
+            await box.settle()
+            [question] = await box.keep.approvals()
+            await box.keep.approve(question.approval_id, by="alice")
+        await bank.is_called.wait()
+        box.time.jump(HOUR)
+        bank.dies.set()
+        await box.settle()
+        [doubt] = await box.keep.unknowns()
+        assert doubt.status == "needs_reconcile"
+        await box.advance(TIMEOUT_MS + SETTLE_MS - 1)
+        assert len(await box.keep.unknowns()) == 1
+        bank.arrive()
+        for _ in range(5):
+            await box.advance(MINUTE)
+        assert (await box.keep.unknowns(), (await box.keep.workflow("flow")).error) == ([], "")
+    assert [order for order, _ in bank.payments] == ["one"]
+
+
+def test_a_call_that_resists_its_deadline_is_over_when_it_ends() -> None:
+    time = VirtualTime()
+    times = CallTimes(time)
+    with times.making("mut_1", 1_000):
+        assert times.waited_ms("mut_1", 1_000) == -1_000
+        time.advance(5_000)
+    time.advance(300)
+    assert times.waited_ms("mut_1", 1_000) == 300
+
+
+def test_a_call_that_ends_early_is_over_at_its_deadline() -> None:
+    time = VirtualTime()
+    times = CallTimes(time)
+    with times.making("mut_1", 1_000):
+        time.advance(10)
+    time.jump(HOUR)
+    assert times.waited_ms("mut_1", 1_000) == -990
+
+
+async def test_a_call_is_remembered_until_its_outcome_is_in_the_ledger() -> None:
+    time = VirtualTime()
+    times = CallTimes(time)
+    async with Box.open(Fake(Bank, answers={"pay": "paid"})) as box:
+        await box.deploy(PAYS)
+        await box.publish("flow", "in", "one")
+        await box.until_idle()
+        [paid] = box.ledger
+    with times.making(paid.id, 1_000):
+        time.advance(HOUR)
+    times.note(())
+    assert (len(times), times.waited_ms(paid.id, 1_000)) == (1, 0)
+    times.note((None, (paid,)))
+    assert len(times) == 0
