@@ -1,30 +1,36 @@
 """`keep attention`: everything that waits for a person, with all that one needs to answer and what to type next."""
 
-import re
 import shlex
 import sys
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Final
 
 import click
 import msgspec
 
 from keep_actors import views
+from keep_actors.call_text import preview
+from keep_actors.cli.calls import NOBODY, Names, asked_names, full_option, is_whole, show_parameters
 from keep_actors.cli.changing import Runtime
 from keep_actors.cli.exits import Exit
 from keep_actors.cli.looking import Look, looking
 from keep_actors.cli.options import control_option, looks, workflow_option
 from keep_actors.cli.terminal import fields, json_line, plain, remark, show, style, when
+from keep_actors.cli.typed import answers_to_call, answers_to_item
+from keep_actors.cli.typed import line as _line
+from keep_actors.cli.typed import workflow_word as _name
 from keep_actors.connectors import Catalog
 from keep_actors.control.client import Lost, Refused
 from keep_actors.control.protocol import Unknowns
 from keep_actors.escalation import Escalation, escalations
+from keep_actors.overdue import Moment
 from keep_actors.views import Attention, Question
 from keep_storage import lookups, reads
-from keep_storage.ids import Millis
-from keep_storage.model import FailureClass, Workflow
+from keep_storage.model import FailureClass, ItemState, Workflow
 
-_SIMPLE = re.compile(r"\w[\w .-]*")
+_TITLE: Final = "title (the script's words)"
 
 
 class Waiting(msgspec.Struct, frozen=True):
@@ -37,28 +43,36 @@ class Waiting(msgspec.Struct, frozen=True):
     run_id: str | None
     about: str | None
     can_do: str
+    item: str | None
+    """The item of a job that needs a decision."""
     commands: list[str]
     """What can be typed to answer it."""
     call: Question | None = None
     """The call that waits for approval."""
     unknown: Escalation | None = None
     """The call whose outcome nobody knows."""
+    together: list[str] = []
+    """What can be typed to answer all calls of this method and workflow at once, if several of them wait."""
 
 
 @click.command()
 @workflow_option
+@full_option
 @control_option
 @looks
-def attention(workflow: str | None, control: Path | None, db: Path, as_json: bool) -> None:
+def attention(workflow: str | None, full: bool, control: Path | None, db: Path, as_json: bool) -> None:
     """Show everything that waits for a person, and what to type to answer it.
 
     Titles are the script's own words and prove nothing: the call, its target and its parameters are what the host saw.
-    A running runtime is asked what its connectors say about checking; without one, that is missing.
+    Each parameter has its line, and a long one is cut; what to type to approve a call is shown only where all of the
+    call is shown, with --full if need be. A running runtime is asked for the order of parameters, and what its
+    connectors say about checking; without one, that is missing.
 
     Exits with 4 if something waits, with 0 if nothing does.
 
     \b
     keep attention --db keep.db
+    keep attention --full --db keep.db
     keep attention --db keep.db --json | jq -r '.commands[]'
     keep attention --db keep.db > /dev/null || page-somebody
     """
@@ -66,16 +80,21 @@ def attention(workflow: str | None, control: Path | None, db: Path, as_json: boo
         only = look.workflow(workflow) if workflow is not None else None
         known = _asked(Runtime(db, control), only) if look.owner is not None else None
         found = list(_waiting(look, only, known))
+        calls = [about.call for each in found if (about := each.call or each.unknown) is not None]
+        names = NOBODY if as_json else asked_names(look, control, calls)
         left = len(lookups.under_way(look.q)) if look.owner is None else 0
     if left:
         remark(
             f"{left} run(s) were under way when the last runtime ended. The next start settles them, and may ask more."
         )
-    for each in found:
-        if as_json:
+    if as_json:
+        for each in found:
             show(json_line(each))
-        else:
-            _show(each, look.now)
+    else:
+        shown = _Shown(look, names, full)
+        for each in found:
+            shown.show(each)
+        shown.show_together(found)
     if not found and not as_json:
         show("Nothing waits for a person.")
     sys.exit(Exit.WAITING if found else Exit.OK)
@@ -98,13 +117,18 @@ def _waiting(look: Look, only: Workflow | None, known: list[Escalation] | None) 
     if known is None:
         known = escalations(look.q, Catalog([]), only.id if only else None)
     questions = {each.approval_id: each for each in views.approvals(look.q, only.id if only else None)}
-    for each in views.attention(look.q) if only is None else views.attention_of(look.q, only):
+    kinds = Counter((each.workflow_id, each.call) for each in questions.values())
+    at = Moment(look.now, is_owned=look.owner is not None)
+    for each in views.attention(look.q, at) if only is None else views.attention_of(look.q, only, at):
         unknowns = [one for one in known if one.run_id == each.run_id] if each.kind == "unknown" else []
         for unknown in unknowns:
             yield _as_waiting(each, look, _verdicts(unknown, look.db), unknown=unknown)
         if not unknowns:
             question = questions.get(each.about or "")
-            yield _as_waiting(each, look, _commands(each, look), question=question)
+            together: list[str] = []
+            if question is not None and kinds[question.workflow_id, question.call] > 1:
+                together = _together(each, question.call, look.db)
+            yield _as_waiting(each, look, _commands(each, look), question=question, together=together)
 
 
 def _as_waiting(
@@ -114,6 +138,7 @@ def _as_waiting(
     *,
     question: Question | None = None,
     unknown: Escalation | None = None,
+    together: Iterable[str] = (),
 ) -> Waiting:
     run_id = unknown.run_id if unknown is not None else each.run_id
     explain = [_line(look.db, "explain", run_id)] if run_id is not None else []
@@ -125,25 +150,43 @@ def _as_waiting(
         run_id=run_id,
         about=unknown.mutation_id if unknown is not None else each.about,
         can_do=each.can_do,
+        item=each.item,
         commands=[*commands, *explain],
         call=question,
         unknown=unknown,
+        together=list(together),
     )
+
+
+def _together(each: Attention, call: str, db: Path) -> list[str]:
+    """How to answer all calls of this method and workflow at once."""
+    which = ("--all", "--workflow", _name(each.workflow, each.workflow_id), "--call", call)
+    return [_line(db, "approve", *which), f"{_line(db, 'reject', *which)} --why TEXT"]
 
 
 def _commands(each: Attention, look: Look) -> list[str]:
     name, about = _name(each.workflow, each.workflow_id), each.about or ""
     match each.kind:
         case "approval":
-            refuse = _line(look.db, "reject", about)
-            return [_line(look.db, "approve", about), f"{refuse} --why TEXT", f"{refuse} --skip --why TEXT"]
+            return answers_to_call(look.db, about)
         case "repair":
-            answers = [_line(look.db, "repair", word, name) for word in ("show", "accept", "refuse")]
-            return [*answers[:2], f"{answers[2]} --why TEXT"]
+            accept = _line(look.db, "repair accept", name, about)
+            return [
+                _line(look.db, "repair show", name),
+                accept,
+                f"{_line(look.db, 'repair refuse', name)} --why TEXT",
+            ]
         case "maintenance":
             return [f"{_line(look.db, 'deploy')} FILE.js", f"{_line(look.db, 'rollback', name)} VERSION"]
         case "unknown":
-            return []
+            # A call that a process left behind: a running one knows better, and no verdict is taken then.
+            return [] if look.owner is not None else _plain_verdicts(about, look.db)
+        case "failing":
+            return [_line(look.db, "status", name)]
+        case "expired":
+            return [_line(look.db, "explain", about)]
+        case "stale":
+            return [f"{_line(look.db, 'skip-event', name, about)} MESSAGE_ID --why TEXT"]
         case "error":
             return _after_error(each, look, name)
 
@@ -153,6 +196,8 @@ def _after_error(each: Attention, look: Look, name: str) -> list[str]:
     workflow = reads.workflow(look.q, each.workflow_id)
     if workflow is not None and workflow.error_class is FailureClass.PERMISSION:
         return [f"{_line(look.db, 'grant', name)} PERMISSION", clear]
+    if each.item is not None:
+        return [*answers_to_item(look.db, name, each.item, ItemState.NEEDS_ATTENTION), clear]
     return [clear]
 
 
@@ -160,70 +205,120 @@ def _verdicts(unknown: Escalation, db: Path) -> list[str]:
     commands: list[str] = []
     for each in unknown.verdicts:
         command = _line(db, "resolve", unknown.mutation_id, each.verdict.replace("_", "-"))
-        result = " --result JSON" if each.verdict == "happened" else ""
+        result = _result_option(unknown) if each.verdict == "happened" else ""
         commands.append(f"{command} --version {unknown.version} --why TEXT{result}")
     return commands
 
 
-def _name(name: str, workflow_id: str) -> str:
-    """A workflow in a command line: its name, unless a shell or an eye could take that for something else."""
-    return name if _SIMPLE.fullmatch(name) else workflow_id
+def _plain_verdicts(mutation_id: str, db: Path) -> list[str]:
+    answers = ("happened", "did-not-happen", "skip")
+    return [f"{_line(db, 'resolve', mutation_id, each)} --why TEXT" for each in answers]
 
 
-def _line(db: Path, command: str, *words: str) -> str:
-    return shlex.join(["keep", command, "--db", str(db), *words])
+def _result_option(unknown: Escalation) -> str:
+    """What `happened` needs, to be filled in: nothing, if the call returns nothing."""
+    if unknown.result_type == "null":
+        return ""
+    return f" --result {shlex.quote(unknown.result_example) if unknown.result_example else 'JSON'}"
 
 
-def _show(each: Waiting, now: Millis) -> None:
-    show(style(f"{plain(each.workflow, 100)}: {each.kind}", "red", bold=True))
-    if each.unknown is not None:
-        _show_unknown(each.unknown, now)
-    elif each.call is not None:
-        _show_call(each.call, now)
-    else:
-        fields([("what", each.words), ("can be done", each.can_do)], "  ")
-    show("  type")
-    for command in each.commands:
-        show(f"    {plain(command)}")
-    show()
+class _Shown:
+    """How things are shown to people: calls whole (`full`), or each parameter cut by itself."""
 
+    def __init__(self, look: Look, names: Names, full: bool) -> None:
+        self._look = look
+        self._names = names
+        self._full = full
 
-def _show_call(question: Question, now: Millis) -> None:
-    fields(
-        [
-            ("call", question.call),
-            ("parameters", question.params),
-            ("title (the script's words)", question.title),
-            ("asked", when(question.asked_at, now)),
-            ("expires", when(question.expires_at, now)),
-        ],
-        "  ",
-    )
+    def show(self, each: Waiting) -> None:
+        show(style(f"{plain(each.workflow, 100)}: {each.kind}", "red", bold=True))
+        commands = each.commands
+        if each.unknown is not None:
+            self._show_unknown(each.unknown)
+        elif each.call is not None:
+            if not self._show_call(each.call):
+                commands = commands[1:]
+        else:
+            fields([("what", each.words), ("can be done", each.can_do)], "  ")
+        if commands:
+            show("  type")
+        for command in commands:
+            show(f"    {plain(command)}")
+        show()
 
+    def show_together(self, found: list[Waiting]) -> None:
+        """How to answer several calls at once, below all of them: yes only to what was shown whole."""
+        kinds = Counter(command for each in found for command in each.together)
+        if not kinds:
+            return
+        unseen = {each.together[0] for each in found if each.together and not self._is_whole(each)}
+        calls = sum(each.call is not None for each in found)
+        show(f"{calls:,} calls wait for approval. To answer several at once (you are told how many, and asked), type")
+        for command, count in kinds.items():
+            if command not in unseen:
+                show(f"    {plain(command)}   # {count:,} calls")
+        if unseen:
+            show("Not all of these calls are shown whole. To approve several at once, see them first:")
+            show(f"    {plain(_line(self._look.db, 'attention'))} --full")
 
-def _show_unknown(unknown: Escalation, now: Millis) -> None:
-    checks = "the connector cannot be asked"
-    if unknown.can_check:
-        checks = (
-            f"the connector is asked again {when(unknown.next_check_at, now)}" if unknown.next_check_at else "no more"
+    def _is_whole(self, each: Waiting) -> bool:
+        return self._full or each.call is None or is_whole(each.call.params)
+
+    def _show_call(self, question: Question) -> bool:
+        """Returns whether all of it was shown."""
+        now = self._look.now
+        whole = self._show_parameters(question.call, question.params)
+        fields(
+            [
+                (_TITLE, question.title),
+                ("asked", when(question.asked_at, now)),
+                ("expires", when(question.expires_at, now)),
+            ],
+            "  ",
         )
-    fields(
-        [
-            ("mutation", f"{unknown.mutation_id}, version {unknown.version}, {unknown.status}"),
-            ("call", unknown.call),
-            ("target", unknown.target),
-            ("parameters", unknown.params),
-            ("title (the script's words)", unknown.title),
-            ("why nobody knows", unknown.why),
-            ("stands still", "only what it is about (parked)" if unknown.is_parked else "the whole workflow"),
-            ("sent", when(unknown.sent_at, now)),
-            *(("tried", f"{when(tried.at, now)}: {tried.what}") for tried in unknown.tried),
-            ("checks", checks),
-            ("how to check", unknown.how_to_check or "look outside whether the call took effect"),
-            ("link", unknown.link or ""),
-            *((f"if {each.verdict.replace('_', '-')}", each.does) for each in unknown.verdicts),
-        ],
-        "  ",
-    )
-    if not unknown.verdicts:
-        show("  The call is still under way: nothing can be said before it has ended.")
+        if not whole:
+            show("  This call is not shown whole. Before it can be approved, see all of it:")
+            show(f"    {plain(_line(self._look.db, 'explain', question.approval_id))} --full")
+        return whole
+
+    def _show_parameters(self, call: str, params: str, target: str = "") -> bool:
+        named = [("call", call), ("target", target), ("parameters", self._names.said(call))]
+        fields(named, "  ", len(_TITLE))
+        return show_parameters(call, params, self._names, "    ", full=self._full)
+
+    def _show_unknown(self, unknown: Escalation) -> None:
+        now = self._look.now
+        fields([("mutation", f"{unknown.mutation_id}, version {unknown.version}, {unknown.status}")], "  ", len(_TITLE))
+        target = preview(unknown.target, self._names.of(unknown.call))
+        whole = self._show_parameters(unknown.call, unknown.params, target)
+        checks = "the connector cannot be asked"
+        if unknown.can_check:
+            again = f"the connector is asked again {when(unknown.next_check_at, now)}"
+            checks = again if unknown.next_check_at else "no more"
+        fields(
+            [
+                (_TITLE, unknown.title),
+                ("why nobody knows", unknown.why),
+                ("stands still", "only what it is about (parked)" if unknown.is_parked else "the whole workflow"),
+                ("sent", when(unknown.sent_at, now)),
+                *(("tried", f"{when(tried.at, now)}: {tried.what}") for tried in unknown.tried),
+                ("checks", checks),
+                ("how to check", unknown.how_to_check or "look outside whether the call took effect"),
+                ("link", unknown.link or ""),
+                ("returns", _returns(unknown)),
+                *((f"if {each.verdict.replace('_', '-')}", each.does) for each in unknown.verdicts),
+            ],
+            "  ",
+        )
+        if not whole:
+            show(f"  This call is not shown whole: {plain(_line(self._look.db, 'attention'))} --full")
+        if not unknown.verdicts:
+            show("  The call is still under way: nothing can be said before it has ended.")
+
+
+def _returns(unknown: Escalation) -> str:
+    """The shape of the result that `happened` takes."""
+    if not unknown.result_type:
+        return ""
+    example = f", for example {unknown.result_example}" if unknown.result_example else ""
+    return f"{unknown.result_type}{example if unknown.result_type != 'null' else ''}"

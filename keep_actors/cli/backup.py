@@ -27,7 +27,9 @@ def backup(target: Path, db: Path, as_json: bool) -> None:
     keep backup /backups/keep-$(date +%F).db --db keep.db
     """
     try:
-        with click.progressbar(length=1, label=f"Copying {db}" if sys.stderr.isatty() else "", file=sys.stderr) as bar:
+        with click.progressbar(
+            length=1, label=plain(f"Copying {db}") if sys.stderr.isatty() else "", file=sys.stderr
+        ) as bar:
 
             def told(done: int, pages: int) -> None:
                 bar.length = max(pages, 1)

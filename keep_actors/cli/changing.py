@@ -25,21 +25,41 @@ ANSWER_S: Final = 120
 """A request that waits for nothing is answered at once; a disk that is full may take this long to be said."""
 
 
+class Unfit(Stopped):
+    """A result that a person gave is not what the call returns. `example` is JSON that would be; empty if unknown."""
+
+    def __init__(self, words: str, example: str = "") -> None:
+        super().__init__(Exit.WRONG, words)
+        self.example = example
+
+
+class EventsWait(Stopped):
+    """A script was refused: events wait in topics that it does not declare."""
+
+    def __init__(self, words: str, topics: dict[str, int], declared: list[str]) -> None:
+        super().__init__(Exit.WRONG, words)
+        self.topics = topics
+        """How many, by topic."""
+        self.declared = declared
+        """The topics that the script has."""
+
+
 class Runtime:
     """How a database is changed from here."""
 
     def __init__(self, db: Path, control: Path | None) -> None:
         if not db.is_file():
             raise Stopped(Exit.WRONG, f"{db}: there is no such file.")
-        self._db = db
+        self.db = db
         self._place = control or place_of(db)
+        self._has_written = False
 
     def client(self) -> Client | None:
         """A connection; None if nobody listens."""
         try:
-            return Client.connect(self._place, self._db)
+            return Client.connect(self._place, self.db)
         except TimeoutError:
-            raise Stopped(Exit.NO_RUNTIME, f"The runtime of {self._db} does not answer at {self._place}.") from None
+            raise Stopped(Exit.NO_RUNTIME, f"The runtime of {self.db} does not answer at {self._place}.") from None
         except OSError as error:
             words = (
                 f"This user cannot talk to the runtime at {self._place}: {error.strerror}. Ask as its user, or as root."
@@ -66,7 +86,12 @@ class Runtime:
         try:
             return client.ask(request, answer, timeout_s)
         except Refused as refused:
+            if refused.error.kind == "result":
+                raise Unfit(refused.error.words, refused.error.example) from None
             reason = f" [{refused.error.reason}]" if refused.error.reason else ""
+            if refused.error.topics:
+                words = f"{refused.error.words}{reason}"
+                raise EventsWait(words, refused.error.topics, refused.error.declared) from None
             code = Exit.UNKNOWN if refused.error.kind == "unknown" else Exit.WRONG
             raise Stopped(code, f"{refused.error.words}{reason}") from None
         except Lost as lost:
@@ -81,7 +106,7 @@ class Runtime:
         from keep_storage.store import Store
 
         try:
-            with Store.open(self._db) as store:
+            with Store.open(self.db) as store:
                 _, written = store.commit([recovery(), operation])
                 answer: T = written.unwrap()
         except StorageOwned:
@@ -92,16 +117,18 @@ class Runtime:
             raise Stopped(Exit.UNKNOWN, str(error)) from None
         except StorageError as error:
             raise Stopped(Exit.WRONG, str(error)) from None
-        remark(f"No runtime is running: this was written into {self._db}, and the next start goes on from there.")
+        if not self._has_written:
+            remark(f"No runtime is running: this was written into {self.db}, and the next start goes on from there.")
+        self._has_written = True
         return answer
 
     def nobody(self) -> str:
         """Why nobody can be talked to, and what to do."""
-        owner = owner_of(self._db)
+        owner = owner_of(self.db)
         if owner is None:
-            return f"No runtime is running on {self._db}. Start one: keep run --db {self._db} --connectors MODULE:NAME"
+            return f"No runtime is running on {self.db}. Start one: keep run --db {self.db} --connectors MODULE:NAME"
         return (
-            f"The runtime of {self._db} (process {owner}) cannot be talked to: nobody listens at {self._place}. It "
+            f"The runtime of {self.db} (process {owner}) cannot be talked to: nobody listens at {self._place}. It "
             "has to be opened with control=True; if its socket is elsewhere, say where with --control."
         )
 

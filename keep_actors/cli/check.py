@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from keep_actors.cli.given import connector_options, connectors_from, plain, sandbox_option, say, script_file, source_of
+from keep_actors.cli.given import connector_options, connectors_from, sandbox_option, script_file, source_of
+from keep_actors.cli.terminal import json_line, plain, remark, show, style
 
 if TYPE_CHECKING:
     from keep_actors.checking import Checked
@@ -23,7 +24,8 @@ def check(
 ) -> None:
     """Check scripts as a deployment would, without one.
 
-    Each problem has its place, the line, and what to do about it. Handlers are not called.
+    Each problem has its place, the line, and what to do about it. Handlers are not called. A warning is shown alike,
+    for what looks wrong and may be right: no deployment is refused for it.
 
     \b
     keep check mail_to_sheets.js --connectors examples.connectors:demo
@@ -32,7 +34,8 @@ def check(
     Without connectors nobody can say which methods there are: those are then not checked, and what changes something
     outside is judged by its name.
 
-    Exits with 0 if every script could be deployed, with 1 if not, with 2 for a wrong use of this command.
+    Exits with 0 if every script could be deployed, warnings or not, with 1 if not, with 2 for a wrong use of this
+    command.
     """
     import anyio
 
@@ -47,9 +50,9 @@ def check(
     except (SandboxUnavailable, JailUnavailable, EngineUnsuitable) as error:
         raise click.ClickException(str(error)) from None
     found = list(zip(files, sources, results, strict=True))
-    say(_json(found) if as_json else _text(found))
+    show(_json(found) if as_json else _text(found))
     if connectors is None and any(result.uses for result in results):
-        say("note: no connectors were named, so their methods were not checked: --connectors MODULE:NAME", err=True)
+        remark("note: no connectors were named, so their methods were not checked: --connectors MODULE:NAME")
     sys.exit(1 if any(result.problems for result in results) else 0)
 
 
@@ -61,26 +64,28 @@ def _text(found: "list[tuple[Path, str, Checked]]") -> str:
         parts += [as_text(file, source, problem) for problem in result.problems]
         if result.count > len(result.problems):
             parts.append(f"{plain(str(file))}: … and {result.count - len(result.problems)} more")
+        parts += [as_text(file, source, warning, "warning") for warning in result.warnings]
         if not result.problems:
-            parts.append(f"{plain(str(file))}: {click.style('ok', fg='green')}: {plain(result.name)}")
+            parts.append(f"{plain(str(file))}: {style('ok', 'green')}: {plain(result.name)}")
     errors, bad = sum(result.count for *_, result in found), sum(bool(result.count) for *_, result in found)
     if len(found) > 1:
-        parts.append(f"{len(found)} files, {errors} error(s) in {bad} of them")
+        warnings = sum(len(result.warnings) for *_, result in found)
+        beside = f", {warnings} warning(s)" if warnings else ""
+        parts.append(f"{len(found)} files, {errors} error(s) in {bad} of them{beside}")
     return "\n".join(parts)
 
 
 def _json(found: "list[tuple[Path, str, Checked]]") -> str:
-    import msgspec
-
     from keep_actors.cli.problems import as_json
 
     files = [
         {
-            "file": str(file),
+            "file": click.format_filename(file),
             "workflow": result.name or None,
             "errors": result.count,
             "problems": [as_json(problem) for problem in result.problems],
+            "warnings": [as_json(warning) for warning in result.warnings],
         }
         for file, _, result in found
     ]
-    return msgspec.json.encode({"errors": sum(result.count for *_, result in found), "files": files}).decode()
+    return json_line({"errors": sum(result.count for *_, result in found), "files": files})

@@ -72,9 +72,9 @@ def _tell_json(step: Step) -> None:
 
 def _tell_began(folder: str) -> None:
     show(style("Three workflows on one SQLite file, and services that misbehave on purpose", "cyan", bold=True))
-    show(f"  {folder}/keep.db         the ledger of the runtime")
-    show(f"  {folder}/outside.jsonl   what happens at the bank and the others, a process apart")
-    show(f"  {folder}/*.js            the workflows, to read")
+    show(f"  {plain(folder)}/keep.db         the ledger of the runtime")
+    show(f"  {plain(folder)}/outside.jsonl   what happens at the bank and the others, a process apart")
+    show(f"  {plain(folder)}/*.js            the workflows, to read")
 
 
 def _tell(step: Step) -> None:

@@ -7,7 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from keep_actors.cli.given import connector_options, connectors_from, plain, sandbox_option, say, script_file, source_of
+from keep_actors.call_text import call_text
+from keep_actors.cli.calls import lines_of
+from keep_actors.cli.given import connector_options, connectors_from, sandbox_option, script_file, source_of
+from keep_actors.cli.terminal import json_line, plain, remark, show, style
 
 if TYPE_CHECKING:
     from keep_actors.dry_run import Difference, Rehearsal, Report, Simulated, WantedCall
@@ -104,7 +107,7 @@ def dry_run(
     ) as error:
         raise click.ClickException(plain(str(error))) from None
     else:
-        say(_json(report) if as_json else _text(report))
+        show(_json(report) if as_json else _text(report))
         sys.exit(0 if report.new.is_well else 1)
     sys.exit(1)
 
@@ -113,8 +116,8 @@ def _show_problems(file: Path, source: str, refused: Any) -> None:
     from keep_actors.cli.problems import as_text
 
     for problem in refused.problems:
-        say(as_text(file, source, problem), err=True)
-    say(f"{plain(str(file))}: {refused.count} error(s); it could not be deployed", err=True)
+        show(as_text(file, source, problem, err=True), err=True)
+    remark(f"{plain(str(file))}: {refused.count} error(s); it could not be deployed")
 
 
 def _json(report: "Report") -> str:
@@ -123,7 +126,7 @@ def _json(report: "Report") -> str:
     from keep_actors.dry_run import compare
 
     found = compare(report.old, report.new) if report.old is not None else None
-    return msgspec.json.encode({**msgspec.structs.asdict(report), "differences": found}).decode()
+    return json_line({**msgspec.structs.asdict(report), "differences": found})
 
 
 def _text(report: "Report") -> str:
@@ -155,24 +158,28 @@ def _consumed(rehearsal: "Rehearsal") -> list[str]:
 
 def _run(run: "Simulated") -> list[str]:
     head = f"{plain(run.handler)}: {plain(run.title)}" if run.title else plain(run.handler)
-    lines = [head, *(f"  takes   {each.topic} {plain(each.message_id)}: {plain(each.title)}" for each in run.events)]
+    lines = [
+        head,
+        *(f"  takes   {plain(each.topic)} {plain(each.message_id)}: {plain(each.title)}" for each in run.events),
+    ]
     if run.wants is not None:
-        lines.append(f"  calls   {_call(run.wants)}")
+        lines += _call("  calls   ", run.wants)
     elif run.failure is None and run.events:
         lines.append("  calls   nothing")
     if run.failure is not None:
         place = f" at {run.failure.place}" if run.failure.place else ""
-        said = click.style(f"{run.failure.cls}{place}", fg="red")
+        said = style(f"{run.failure.cls}{plain(place)}", "red")
         lines.append(f"  fails   {said}: {plain(run.failure.message)}")
     if run.wake_at is not None:
         lines.append(f"  wakes   {_clock(run.wake_at)}")
     return lines + [f"  logs    {plain(line)}" for line in run.logs]
 
 
-def _call(wanted: "WantedCall") -> str:
-    verdict = click.style(_SAYS[wanted.verdict], fg=_COLOURS[wanted.verdict])
+def _call(head: str, wanted: "WantedCall") -> list[str]:
+    verdict = style(_SAYS[wanted.verdict], _COLOURS[wanted.verdict])
     why = f": {plain(wanted.why)}" if wanted.why else ""
-    return f"{wanted.call} {plain(bytes(wanted.params).decode())}  [{verdict}{why}]"
+    text = call_text(bytes(wanted.params).decode(), wanted.names or None)
+    return [f"{head}{plain(wanted.call)}  [{verdict}{why}]", *lines_of(text, " " * (len(head) + 2))]
 
 
 def _ends(rehearsal: "Rehearsal") -> list[str]:
@@ -183,18 +190,19 @@ def _ends(rehearsal: "Rehearsal") -> list[str]:
 
 
 def _differs(found: "Difference") -> list[str]:
-    what = ", ".join(f"{each.topic} {plain(each.message_id)}" for each in found.events)
+    what = ", ".join(f"{plain(each.topic)} {plain(each.message_id)}" for each in found.events)
     lines = [f"{_MARKS[found.kind]} {plain(found.handler)}: {what}"]
     if found.kind == "same" and found.new is not None:
-        return [*lines, f"    {_call(found.new)}"]
-    lines += [click.style(f"  - {_call(found.old)}", fg="red")] if found.old is not None else []
-    return lines + ([click.style(f"  + {_call(found.new)}", fg="green")] if found.new is not None else [])
+        return [*lines, *_call("    ", found.new)]
+    for head, wanted, colour in (("  - ", found.old, "red"), ("  + ", found.new, "green")):
+        lines += [style(line, colour) for line in _call(head, wanted)] if wanted is not None else []
+    return lines
 
 
 def _produced(rehearsal: "Rehearsal") -> list[str]:
     says = {"new": "new", "replaces": "replaces a pending event", "known": "known already: nothing happens"}
     lines = [
-        f"  publishes {each.topic} {plain(each.message_id)}: {plain(each.title)} "
+        f"  publishes {plain(each.topic)} {plain(each.message_id)}: {plain(each.title)} "
         f"{plain(bytes(each.payload).decode())}  [{says[each.arrival]}]"
         for each in rehearsal.published
     ]

@@ -18,10 +18,10 @@ class Exit(IntEnum):
 
 MEANING: Final[Mapping[Exit, str]] = {
     Exit.OK: "it was done, or there is what was asked for",
-    Exit.WRONG: "it was refused and nothing changed, or something is wrong with what was asked about",
+    Exit.WRONG: "it was refused and nothing changed (of several answers: one was), or what was asked about is wrong",
     Exit.USAGE: "wrong usage: an option, an argument, a file to read that is not there",
     Exit.NO_RUNTIME: "it needs a running runtime, and none can be talked to; nothing changed",
-    Exit.WAITING: "`keep attention` found something that waits for a person",
+    Exit.WAITING: "`keep attention` or `keep run --once` found something that waits for a person",
     Exit.UNKNOWN: "the runtime went away before it answered: what was asked may be done. Look before asking again",
 }
 

@@ -1,21 +1,26 @@
 """`keep explain`: why a run, a call or an event is where it is, and what can be done about it."""
 
 from pathlib import Path
+from typing import Final
 
 import click
 import msgspec
 
 from keep_actors import views
 from keep_actors.cli import journal
+from keep_actors.cli.calls import NOBODY, Names, asked_names, full_option, show_attempt, show_parameters
 from keep_actors.cli.exits import Exit, Stopped
 from keep_actors.cli.looking import Look, looking
-from keep_actors.cli.options import looks
+from keep_actors.cli.options import control_option, looks
 from keep_actors.cli.terminal import fields, json_line, plain, show, style, when
+from keep_actors.cli.typed import answers_to_call, answers_to_item, line, workflow_word
 from keep_actors.views import Explanation
 from keep_storage import lookups, reads
 from keep_storage.ids import Millis
 from keep_storage.lookups import EventAt
-from keep_storage.model import Event, Mutation, Reservation
+from keep_storage.model import Event, ItemState, Mutation, MutationStatus, Reservation
+
+_NAMES: Final = len("title (the script's words)")
 
 
 class EventStory(msgspec.Struct, frozen=True):
@@ -36,37 +41,80 @@ class Story(msgspec.Struct, frozen=True):
     mutation: Mutation | None = None
     run: Explanation | None = None
     """The run that it is, that made the call, or that held the event last."""
+    commands: list[str] = []
+    """What can be typed about the item that it left for a person to decide about."""
 
 
 @click.command()
 @click.argument("what", metavar="RUN|MUTATION|APPROVAL|EVENT")
+@full_option
+@control_option
 @looks
-def explain(what: str, db: Path, as_json: bool) -> None:
+def explain(what: str, full: bool, control: Path | None, db: Path, as_json: bool) -> None:
     """Explain why something is where it is: what it selected, what it attempted, why it is stuck, what can be done.
 
     Takes the id of a run, a mutation, an approval or an event, or the beginning of one; or an event's message id.
 
+    Each parameter of a call has its line, and a long one is cut. What to type to approve a call is shown only where all
+    of the call is shown, with --full if need be.
+
     \b
     keep explain run_018f3c --db keep.db
     keep explain mut_018f3c --db keep.db --json
+    keep explain apr_018f3c --full --db keep.db
     keep explain m-17 --db keep.db
     """
     with looking(db) as look:
         story = _story(look, what)
+        question = _question(look, story.mutation)
+        answers = answers_to_call(look.db, question) if question is not None else []
+        story = msgspec.structs.replace(story, commands=[*answers, *_commands(look, story.run)])
+        names = NOBODY if as_json else asked_names(look, control, _calls(story))
     if as_json:
         show(json_line(story))
         return
+    commands = story.commands
     if story.event is not None:
         _show_event(story.event, look.now)
-    if story.mutation is not None:
-        _show_mutation(story.mutation, look.now)
+    if story.mutation is not None and not _show_mutation(story.mutation, look.now, names, full) and answers:
+        show("  This call is not shown whole. Before it can be approved, see all of it:")
+        show(f"    {plain(line(look.db, 'explain', what))} --full")
+        commands = commands[1:]
     if story.run is not None:
-        _show_run(story.run, look.now)
+        _show_run(story.run, look.now, names, full, story.mutation)
+    if commands:
+        show("  type")
+        for command in commands:
+            show(f"    {plain(command)}")
+
+
+def _calls(story: Story) -> list[str]:
+    attempted = [each.call for each in story.run.attempted] if story.run is not None else []
+    return attempted if story.mutation is None else [*attempted, call_of(story.mutation)]
+
+
+def call_of(mutation: Mutation) -> str:
+    return f"{mutation.connector}.{mutation.method}"
+
+
+def _question(look: Look, mutation: Mutation | None) -> str | None:
+    """The approval that is open about a call."""
+    if mutation is None or mutation.status is not MutationStatus.PENDING:
+        return None
+    asked = reads.open_approvals(look.q, mutation.workflow_id)
+    return next((each.id for each in asked if each.mutation_id == mutation.id), None)
+
+
+def _commands(look: Look, run: Explanation | None) -> list[str]:
+    if run is None or run.item is None:
+        return []
+    name = workflow_word(run.workflow.name, run.workflow.id)
+    return answers_to_item(look.db, name, run.item, ItemState.NEEDS_ATTENTION)
 
 
 def _story(look: Look, what: str) -> Story:
     if ids := lookups.beginning_with(look.q, "run", what):
-        return Story("run", run=views.explain(look.q, _one(ids, what)))
+        return Story("run", run=_explained(look, _one(ids, what)))
     if ids := lookups.beginning_with(look.q, "mutation", what):
         return _of_mutation(look, "mutation", _one(ids, what))
     if ids := lookups.beginning_with(look.q, "approval", what):
@@ -86,6 +134,10 @@ def _story(look: Look, what: str) -> Story:
     return _of_event(look, named[0])
 
 
+def _explained(look: Look, run_id: str) -> Explanation | None:
+    return views.explain(look.q, run_id, is_owned=look.owner is not None)
+
+
 def _one(ids: list[str], what: str) -> str:
     if len(ids) > 1:
         raise Stopped(
@@ -97,7 +149,7 @@ def _one(ids: list[str], what: str) -> str:
 def _of_mutation(look: Look, kind: str, mutation_id: str) -> Story:
     mutation = reads.mutation(look.q, mutation_id)
     assert mutation is not None, "its id was just found"
-    return Story(kind, mutation=mutation, run=views.explain(look.q, mutation.run_id))
+    return Story(kind, mutation=mutation, run=_explained(look, mutation.run_id))
 
 
 def _of_event(look: Look, at: EventAt) -> Story:
@@ -108,7 +160,7 @@ def _of_event(look: Look, at: EventAt) -> Story:
         roots=reads.roots_of_event(look.q, at.event.id),
         done=reads.mutations_of_event(look.q, at.event.id),
     )
-    return Story("event", event=story, run=views.explain(look.q, held[-1].run_id) if held else None)
+    return Story("event", event=story, run=_explained(look, held[-1].run_id) if held else None)
 
 
 def _show_event(story: EventStory, now: Millis) -> None:
@@ -133,13 +185,15 @@ def _show_event(story: EventStory, now: Millis) -> None:
         show("  No run has taken it yet.")
 
 
-def _show_mutation(mutation: Mutation, now: Millis) -> None:
+def _show_mutation(mutation: Mutation, now: Millis, names: Names, full: bool) -> bool:
+    """Returns whether all of the call was shown."""
     show(style(f"mutation {mutation.id}", "cyan", bold=True))
     settled = f"{mutation.resolved_by} {mutation.resolved_who}: {mutation.resolved_why}" if mutation.resolved_by else ""
+    call = call_of(mutation)
+    fields([("call", call), ("parameters", names.said(call))], "  ", _NAMES)
+    whole = show_parameters(call, mutation.params, names, "    ", full=full)
     fields(
         [
-            ("call", f"{mutation.connector}.{mutation.method}"),
-            ("parameters", mutation.params),
             ("title (the script's words)", mutation.title),
             ("state", f"{mutation.status}, version {mutation.version}"),
             ("sent", f"{when(mutation.sent_at, now)}, {mutation.attempts} time(s)"),
@@ -148,10 +202,12 @@ def _show_mutation(mutation: Mutation, now: Millis) -> None:
             ("settled by", settled),
         ],
         "  ",
+        _NAMES,
     )
+    return whole
 
 
-def _show_run(explained: Explanation, now: Millis) -> None:
+def _show_run(explained: Explanation, now: Millis, names: Names, full: bool, shown: Mutation | None) -> None:
     run = explained.run
     show(style(f"run {run.id}", "cyan", bold=True))
     fields(
@@ -159,18 +215,19 @@ def _show_run(explained: Explanation, now: Millis) -> None:
             ("workflow", explained.workflow.name),
             ("handler", f"{run.kind} {run.handler}"),
             ("title (the script's words)", run.title),
-            ("state", f"{run.status} in {run.phase}"),
+            ("state", f"{run.standing} in {run.phase}"),
             ("began", when(run.created_at, now)),
             ("ended", when(run.ended_at, now) if run.ended_at is not None else ""),
             ("retry of", run.retry_of or ""),
             *(("holds", f"{each.message_id}: {each.title} ({each.status})") for each in explained.selected),
-            *(("calls", f"{each.call} {each.params} is {each.status}") for each in explained.attempted),
             ("why it stopped", explained.why),
             *(("can be done", each) for each in explained.can_do),
         ],
         "  ",
     )
-    for line in msgspec.json.decode(run.logs):
-        show(f"  log  {plain(str(line))}")
+    for each in explained.attempted:
+        show_attempt(each, names, "  ", full=full, is_shown=shown is not None and shown.id == each.mutation_id)
+    for logged in msgspec.json.decode(run.logs):
+        show(f"  log  {plain(str(logged))}")
     for entry in explained.journal:
         show(f"  {journal.as_text(entry)}")

@@ -1,6 +1,5 @@
 """What the commands for authors are given, scripts and connectors, and how they speak."""
 
-import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -21,7 +20,7 @@ def connector_options(command: F) -> F:
         "specs",
         multiple=True,
         metavar="MODULE:NAME",
-        help="A connector, a class, a factory or a list of them. May be given several times.",
+        help="A connector, a class, a factory or a list of them, installed or in this folder. May be repeated.",
     )
     installed = click.option(
         "--discover", "discovered", is_flag=True, help="Also use every connector that is installed."
@@ -49,12 +48,21 @@ def connectors_from(specs: tuple[str, ...], discovered: bool) -> "list[Connector
     """The connectors that were named. What cannot be had is a wrong use of the command."""
     from keep_actors.connectors import ConnectorDefinitionError, ConnectorLoadError, discover, load
 
-    # As `python -m` does it: what lies in the folder that one is in can be imported.
-    sys.path.insert(0, "")
     try:
-        return [each for spec in specs for each in load(spec)] + (discover() if discovered else [])
+        installed = discover() if discovered else []
+        if specs:
+            _import_from_here_last()
+        return [each for spec in specs for each in load(spec)] + installed
     except (ConnectorLoadError, ConnectorDefinitionError) as error:
         raise click.UsageError(str(error)) from None
+
+
+def _import_from_here_last() -> None:
+    """Let `--connectors` name a module of the folder that one is in. Behind everything that is installed: who put an
+    `asyncio.py` into a folder of downloads does not get it executed by whoever looks at a script there."""
+    here = str(Path.cwd())
+    if here not in sys.path:
+        sys.path.append(here)
 
 
 def source_of(file: Path) -> str:
@@ -65,13 +73,3 @@ def source_of(file: Path) -> str:
         raise click.UsageError(f"{file} is not a script: it is no UTF-8 text ({error.reason}).") from None
     except OSError as error:
         raise click.UsageError(f"{file} cannot be read: {error.strerror}.") from None
-
-
-def say(text: str, *, err: bool = False) -> None:
-    """Print. Colours are for terminals, and for those who want them: NO_COLOR is honoured."""
-    click.echo(text, err=err, color=False if os.environ.get("NO_COLOR") else None)
-
-
-def plain(text: str) -> str:
-    """One line, and nothing that a terminal would obey: what a script wrote is in it."""
-    return "".join(each if each.isprintable() else " " for each in text)

@@ -6,16 +6,19 @@ from pathlib import Path
 import click
 
 from keep_actors import views
+from keep_actors.call_text import call_text
 from keep_actors.cli import journal
+from keep_actors.cli.calls import asked_names, full_option, lines_of
 from keep_actors.cli.exits import Exit, Stopped
 from keep_actors.cli.looking import looking
 from keep_actors.cli.options import control_option, limit_option, looks, workflow_argument
-from keep_actors.cli.terminal import age, json_line, plain, remark, show, table
+from keep_actors.cli.terminal import age, brief, json_line, remark, show, table
 from keep_actors.policy import Policy
+from keep_actors.standing import RunView
 from keep_actors.views import Input, Output
 from keep_storage import lookups, reads
 from keep_storage.ids import Millis
-from keep_storage.model import JournalEntry, Run
+from keep_storage.model import JournalEntry
 
 _PAGE = 1_000
 
@@ -47,18 +50,29 @@ def inputs(workflow: str | None, limit: int, before: int | None, db: Path, as_js
 
 
 def _input(each: Input, now: Millis) -> tuple[str, ...]:
-    state = f"{each.status} (stale)" if each.is_stale else str(each.status)
+    more = [*(["stale"] if each.is_stale else []), *([f"attempt {each.attempt}"] if each.attempt > 1 else [])]
+    state = f"{each.status} ({', '.join(more)})" if more else str(each.status)
     done = ", ".join(f"{output.call} {output.status}" for output in each.outputs)
-    return str(each.seq), age(each.at, now), state, each.topic, each.message_id, plain(each.title, 60), done or "-"
+    return str(each.seq), age(each.at, now), state, each.topic, each.message_id, brief(each.title, 60), done or "-"
 
 
 @click.command()
 @workflow_argument(required=False)
 @limit_option
 @click.option("--before", help="Only older ones: the MUTATION of the last one shown.")
+@full_option
+@control_option
 @looks
-def outputs(workflow: str | None, limit: int, before: str | None, db: Path, as_json: bool) -> None:
-    """Show what was done outside, or was to be, newest first: a line of the ledger each.
+def outputs(
+    workflow: str | None,
+    limit: int,
+    before: str | None,
+    full: bool,
+    control: Path | None,
+    db: Path,
+    as_json: bool,
+) -> None:
+    """Show what was done outside, or was to be, newest first: a line of the ledger each, and under it the parameters.
 
     \b
     keep outputs "mail to sheets" --db keep.db
@@ -70,12 +84,14 @@ def outputs(workflow: str | None, limit: int, before: str | None, db: Path, as_j
             for each in page:
                 show(json_line(each))
             return
-        headings = ("MUTATION", "WHEN", "STATE", "CALL", "PARAMETERS", "TITLE (the script's words)", "ERROR")
-        table(headings, [_output(each, look.now) for each in page])
+        names = asked_names(look, control, (each.call for each in page))
+        headings = ("MUTATION", "WHEN", "STATE", "CALL", "TITLE (the script's words)", "ERROR")
+        below = [list(lines_of(call_text(each.params, names.of(each.call), full=full), "    ")) for each in page]
+        table(headings, [_output(each, look.now) for each in page], below)
 
 
 def _output(each: Output, now: Millis) -> tuple[str, ...]:
-    shown = plain(each.params, 60), plain(each.title, 40), plain(each.error, 60)
+    shown = brief(each.title, 40), brief(each.error, 60)
     return each.mutation_id, age(each.at, now), str(each.status), each.call, *shown
 
 
@@ -87,24 +103,26 @@ def _output(each: Output, now: Millis) -> tuple[str, ...]:
 def runs(workflow: str | None, limit: int, before: str | None, db: Path, as_json: bool) -> None:
     """Show the runs of a workflow, newest first: how far each came, and why it stopped.
 
+    A run that was paused over a question is `resolved` once that is settled, and one that was active when its process
+    died is `interrupted`: `standing` in --json, beside the `status` that it was left with.
+
     \b
     keep runs "mail to sheets" --db keep.db
     keep explain run_018f --db keep.db
     """
     with looking(db) as look:
-        cursor = {"before": before} if before else {}
-        page = reads.runs(look.q, look.workflow(workflow).id, limit=limit, **cursor)
+        page = views.runs(look.q, look.workflow(workflow), limit, before, is_owned=look.owner is not None)
         if as_json:
             for each in page:
                 show(json_line(each))
             return
-        headings = ("RUN", "WHEN", "HANDLER", "PHASE", "STATE", "TITLE (the script's words)", "ERROR")
+        headings = ("RUN", "WHEN", "HANDLER", "PHASE", "STATE", "TITLE (the script's words)", "WHY")
         table(headings, [_run(each, look.now) for each in page])
 
 
-def _run(each: Run, now: Millis) -> tuple[str, ...]:
-    words = plain(each.title, 40), plain(each.error_message, 80)
-    return each.id, age(each.created_at, now), each.handler, str(each.phase), str(each.status), *words
+def _run(each: RunView, now: Millis) -> tuple[str, ...]:
+    words = brief(each.title, 40), brief(each.settled or each.error_message, 80)
+    return each.id, age(each.created_at, now), each.handler, str(each.phase), each.standing, *words
 
 
 @click.command()

@@ -23,6 +23,8 @@ def as_json(entry: JournalEntry) -> str:
 
 
 def _word(name: str, value: Any) -> str:
+    if isinstance(value, dict):
+        return " ".join(f"{each} {_word(each, what)}" for each, what in value.items())
     if isinstance(value, list):
         return " → ".join(str(each) if each != "" else "none" for each in value)
     return _clock(value) if name in ("due", "wake_at") else str(value)

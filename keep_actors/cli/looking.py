@@ -1,12 +1,15 @@
 """A look into a database file, whether a runtime has it or not: read-only, one moment, never in anybody's way."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
+from typing import Final
 
 import click
+import msgspec
 
 from keep_actors.cli.exits import Exit, Stopped
+from keep_actors.cli.typed import line
 from keep_storage import lookups, reads
 from keep_storage.errors import StorageError
 from keep_storage.ids import Millis, wall_clock
@@ -17,6 +20,19 @@ from keep_storage.sqlite import open_reader
 from keep_storage.transaction import Queries
 
 _NAMES_SHOWN = 10
+_WORDS_MAX: Final = 200
+
+UNREADABLE: Final = (
+    ArithmeticError,
+    AssertionError,
+    AttributeError,
+    LookupError,
+    RecursionError,
+    TypeError,
+    ValueError,
+    msgspec.MsgspecError,
+)
+"""What comes of values in a file that are not what its schema says: the schema is checked before, its rows are not."""
 
 
 class Look:
@@ -34,12 +50,29 @@ class Look:
         return f"running (process {self.owner})" if self.owner is not None else "not running"
 
     def workflow(self, named: str | None) -> Workflow:
-        """By its name, its id or the beginning of its id; the only one there is, if nothing is named."""
+        """By its name, its id or the beginning of its id; the only one there is, if nothing is named. An archived one
+        by its name too, as long as no other has it."""
         if named is None:
             return self._only_one()
         found = reads.workflow(self.q, named) or reads.workflow_by_name(self.q, named)
-        if found is None and len(ids := lookups.beginning_with(self.q, "workflow", named)) == 1:
-            found = reads.workflow(self.q, ids[0])
+        return found or reads.archived_by_name(self.q, named) or self._beginning_with(named)
+
+    def living(self, named: str) -> Workflow:
+        """One to which something can be added: an archived one is refused, with what to type."""
+        found = self.workflow(named)
+        if found.status is WorkflowStatus.ARCHIVED:
+            back = line(self.db, "unarchive", found.id)
+            words = f"Workflow {found.name!r} ({found.id}) is archived: nothing of it runs, and nothing is added to it."
+            raise Stopped(Exit.WRONG, f"{words} Bring it back first: {back}")
+        return found
+
+    def archived(self, named: str) -> Workflow:
+        """One that is meant to be brought back: of those with this name, the newest archived one."""
+        return reads.workflow(self.q, named) or reads.archived_by_name(self.q, named) or self.workflow(named)
+
+    def _beginning_with(self, named: str) -> Workflow:
+        ids = lookups.beginning_with(self.q, "workflow", named)
+        found = reads.workflow(self.q, ids[0]) if len(ids) == 1 else None
         if found is None:
             raise Stopped(Exit.WRONG, f"There is no workflow {named!r} in {self.db}. {self._names(named)}")
         return found
@@ -72,16 +105,25 @@ class Look:
 
 
 @contextmanager
+def readable(db: Path) -> Iterator[None]:
+    """Whatever is in the file: what cannot be read or shown of it ends the command, with words."""
+    try:
+        yield
+    except UNREADABLE as error:
+        raise Stopped(
+            Exit.WRONG,
+            f"{db}: something in it cannot be read ({type(error).__name__}: {str(error)[:_WORDS_MAX]}). See what `keep "
+            "doctor` finds. If it finds nothing, this is a bug of ours: keep the file.",
+        ) from error
+
+
+@contextmanager
 def looking(db: Path) -> Iterator[Look]:
     """Open the file to look. What is wrong with it ends the command, with words."""
     if not db.is_file():
         raise Stopped(Exit.WRONG, f"{db}: there is no such file.")
     try:
-        reader = open_reader(str(db))
-        try:
-            with reader.snapshot():
-                yield Look(reader, db, owner_of(db))
-        finally:
-            reader.close()
+        with readable(db), closing(open_reader(str(db))) as reader, reader.snapshot():
+            yield Look(reader, db, owner_of(db))
     except StorageError as error:
         raise Stopped(Exit.WRONG, str(error)) from None

@@ -2,8 +2,9 @@
 
 import getpass
 from collections.abc import Callable
+from functools import wraps
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import click
 import msgspec
@@ -42,8 +43,9 @@ def limit_option(command: Command) -> Command:
     return click.option("--limit", type=kind, default=20, show_default=True, help="How many at most.")(command)
 
 
-def workflow_argument(*, required: bool = True) -> Callable[[Command], Command]:
-    return click.argument("workflow", required=required, shell_complete=workflow_names)
+def workflow_argument(*, required: bool = True, archived: bool = False) -> Callable[[Command], Command]:
+    complete = archived_names if archived else workflow_names
+    return click.argument("workflow", required=required, shell_complete=complete)
 
 
 def workflow_option(command: Command) -> Command:
@@ -51,8 +53,16 @@ def workflow_option(command: Command) -> Command:
 
 
 def looks(command: Command) -> Command:
-    """The options of every command that only looks."""
-    return db_option(json_option(command))
+    """The options of every command that only looks, and words for what it cannot read or show."""
+
+    @wraps(command)
+    def guarded(*args: Any, db: Path, **more: Any) -> Any:
+        from keep_actors.cli.looking import readable
+
+        with readable(db):
+            return command(*args, db=db, **more)
+
+    return db_option(json_option(cast("Command", guarded)))
 
 
 def changes(command: Command) -> Command:
@@ -62,26 +72,33 @@ def changes(command: Command) -> Command:
 
 def workflow_names(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """The names of the workflows in the database that `--db` or `KEEP_DB` names; none if it cannot be read."""
+    return _names(ctx, incomplete, archived=False)
+
+
+def archived_names(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """The same, of the archived ones."""
+    return _names(ctx, incomplete, archived=True)
+
+
+def _names(ctx: click.Context, incomplete: str, *, archived: bool) -> list[CompletionItem]:
+    from keep_actors.cli.exits import Stopped
+    from keep_actors.cli.looking import looking
     from keep_actors.cli.terminal import plain
+    from keep_actors.visible import is_plain
     from keep_storage import reads
-    from keep_storage.errors import StorageError
-    from keep_storage.sqlite import open_reader
 
     db = ctx.params.get("db")
     if db is None:
         return []
     try:
-        reader = open_reader(str(db))
-    except StorageError:
+        with looking(Path(db)) as look:
+            return [
+                CompletionItem(each.name, help=plain(each.status))
+                for each in reads.workflows(look.q)
+                if (each.status == "archived") is archived and each.name.startswith(incomplete) and is_plain(each.name)
+            ]
+    except Stopped:
         return []
-    try:
-        return [
-            CompletionItem(each.name, help=plain(each.status))
-            for each in reads.workflows(reader)
-            if each.status != "archived" and each.name.startswith(incomplete) and each.name.isprintable()
-        ]
-    finally:
-        reader.close()
 
 
 def json_value(text: str, option: str) -> Any:

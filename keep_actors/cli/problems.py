@@ -1,26 +1,30 @@
 """Problems of a script, as a compiler shows them: the place, the line, a caret, and what to do."""
 
 from pathlib import Path
-from typing import Any, Final
-from unicodedata import east_asian_width
+from typing import Any, Final, Literal
 
-import click
-
-from keep_actors.cli.given import plain
+from keep_actors.cli.terminal import columns, plain, style
 from keep_sandbox.declaration import Problem
 
+_COLOURS: Final = {"error": "red", "warning": "yellow"}
 _WIDTH: Final = 100
 _BEFORE: Final = 60
 """Of a long line, so much is shown, and so much of that before the place."""
 
 
-def as_text(file: Path, source: str, problem: Problem) -> str:
-    """`file:line:column: error[code]: message`, the line with a caret under the place, and the hint."""
+def as_text(
+    file: Path, source: str, problem: Problem, kind: Literal["error", "warning"] = "error", *, err: bool = False
+) -> str:
+    """`file:line:column: error[code]: message`, the line with a caret under the place, and the hint.
+
+    `err`: it is for the standard error, and in colour if that is a terminal.
+    """
     line, column = (problem.place.line, problem.place.column) if problem.place is not None else (1, 1)
-    error = click.style(f"error[{problem.code}]", fg="red", bold=True)
-    head = f"{plain(str(file))}:{line}:{column}: {error}: {plain(problem.message)}"
-    hint = f"  {click.style('hint', fg='cyan')}: {plain(problem.hint)}"
-    return "\n".join([head, *_excerpt(source, line, column), hint])
+    said = style(f"{kind}[{problem.code}]", _COLOURS[kind], bold=True, err=err)
+    head = f"{plain(str(file))}:{line}:{column}: {said}: {plain(problem.message)}"
+    hint = f"  {style('hint', 'cyan', err=err)}: {plain(problem.hint)}"
+    caret = style("^", _COLOURS[kind], bold=True, err=err)
+    return "\n".join([head, *_excerpt(source, line, column, caret), hint])
 
 
 def as_json(problem: Problem) -> dict[str, Any]:
@@ -36,14 +40,13 @@ def as_json(problem: Problem) -> dict[str, Any]:
     }
 
 
-def _excerpt(source: str, line: int, column: int) -> list[str]:
+def _excerpt(source: str, line: int, column: int, caret: str) -> list[str]:
     lines = source.split("\n")
     if line > len(lines):
         return []
     text = lines[line - 1].removesuffix("\r").replace("\t", " ")
     first = max(column - 1 - _BEFORE, 0) if len(text) > _WIDTH else 0
-    shown = plain(text[first : first + _WIDTH])
-    before = shown[: max(column - 1 - first, 0)]
-    gap = sum(2 if east_asian_width(each) in "WF" else 1 for each in before)
-    number = f"{line:>5} | "
-    return [f"{number}{shown}", f"{'':>5} | {' ' * gap}{click.style('^', fg='red', bold=True)}"]
+    place = max(column - 1, first)
+    # What is before the place and the rest by themselves: a run that is folded does not carry the place with it.
+    before, behind = plain(text[first:place]), plain(text[place : first + _WIDTH])
+    return [f"{line:>5} | {before}{behind}", f"{'':>5} | {' ' * columns(before)}{caret}"]

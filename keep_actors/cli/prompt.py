@@ -3,7 +3,7 @@
 import click
 
 from keep_actors.cli.given import connector_options, connectors_from
-from keep_actors.cli.terminal import json_line
+from keep_actors.cli.terminal import json_line, show
 
 
 @click.command()
@@ -29,4 +29,4 @@ def prompt(specs: tuple[str, ...], discovered: bool, task: str, as_json: bool) -
         text = writing_prompt(Catalog(connectors_from(specs, discovered)), task=task)
     except ConnectorDefinitionError as error:
         raise click.UsageError(str(error)) from None
-    click.echo(json_line({"prompt": text}) if as_json else text, nl=as_json)
+    show(json_line({"prompt": text}) if as_json else text.removesuffix("\n"))

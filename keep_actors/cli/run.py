@@ -13,15 +13,16 @@ import click
 
 import keep_actors
 from keep_actors.cli import journal
+from keep_actors.cli.exits import Exit
+from keep_actors.cli.given import connectors_from
 from keep_actors.cli.options import db_option, json_option
-from keep_actors.cli.terminal import plain
+from keep_actors.cli.terminal import plain, plain_lines, remark, show
+from keep_actors.cli.topics import OPTIONS, Fate, fate_of, topic_options
 from keep_actors.connectors import (
     Connector,
     ConnectorDefinitionError,
     ConnectorLoadError,
     ConnectorNotOpened,
-    discover,
-    load,
 )
 from keep_actors.control.place import ControlUnavailable
 from keep_actors.deployment import DeployRefused
@@ -32,7 +33,7 @@ from keep_actors.sandbox_pool import SandboxUnavailable
 from keep_actors.sandbox_pool.pool import PoolMode
 from keep_sandbox import EngineUnsuitable, JailUnavailable
 from keep_storage import Store, reads
-from keep_storage.errors import Rejected, StorageError
+from keep_storage.errors import EventsWouldWait, Rejected, StorageError
 from keep_storage.model import JournalEntry, WorkflowStatus
 
 _REFUSALS: Final = (
@@ -65,14 +66,15 @@ class _Ended(Exception):
     "specs",
     multiple=True,
     metavar="MODULE:NAME",
-    help="A connector, a class, a factory or a list of them. May be given several times.",
+    help="A connector, a class, a factory or a list of them, installed or in this folder. May be repeated.",
 )
 @click.option("--discover", "discovered", is_flag=True, help="Also use every connector that is installed.")
 @click.option("--accept", is_flag=True, help="Grant every permission that the scripts name.")
 @click.option(
     "--grant", "granted", multiple=True, metavar="PERMISSION", help="Grant this one, as in gmail.send. Several times."
 )
-@click.option("--timezone", help="The time zone of cron schedules. UTC unless it is said.")
+@click.option("--timezone", help="The time zone of cron schedules: UTC at first, then what it was.")
+@topic_options
 @click.option("--once", is_flag=True, help="End when nothing is left to do now.")
 @json_option
 @click.option(
@@ -96,6 +98,8 @@ def run(
     accept: bool,
     granted: tuple[str, ...],
     timezone: str | None,
+    drop: tuple[str, ...],
+    move: dict[str, str],
     once: bool,
     as_json: bool,
     sandbox: PoolMode,
@@ -115,30 +119,33 @@ def run(
     keep run FILE.js --db keep.db --once        end when there is nothing to do
 
     A script may call what it was granted: without --accept or --grant, a script that needs something is refused with
-    the list of it.
+    the list of it. One that no longer declares a topic in which events wait is refused too, until --drop or --move says
+    what becomes of them.
 
-    Exits with 0; with 1 when a script was refused, the file cannot be used, or (with --once) a workflow waits for a
-    person; with 2 for a wrong use of this command.
+    A workflow whose script names a method that no connector here has is told of at the start, with what to add: its
+    runs would stop over it.
+
+    Exits with 0; with 1 when a script was refused or the file cannot be used; with 2 for a wrong use of this command;
+    with --once as `keep attention` does: with 4 when something waits for a person.
     """
+    fate = fate_of(drop, move, len(files))
     scripts = [(file, _source(file)) for file in files]
     if not scripts and not db.exists():
         raise click.UsageError(f"There is no {db} yet. Name a script to deploy: keep run FILE.js --db {db}")
-    # As `python -m` does it: what lies in the folder that one is in can be imported.
-    sys.path.insert(0, "")
     # The journal that is shown here has it all.
     logging.getLogger("keep_actors.news").setLevel(logging.CRITICAL)
-    show = journal.as_json if as_json else journal.as_text
+    as_line = journal.as_json if as_json else journal.as_text
     try:
-        connectors = [each for spec in specs for each in load(spec)] + (discover() if discovered else [])
+        connectors = connectors_from(specs, discovered)
         grants: Grants = "declared" if accept else granted
-        waiting = anyio.run(_run, scripts, db, connectors, grants, timezone, once, show, sandbox, control)
+        waiting = anyio.run(_run, scripts, db, connectors, grants, timezone, fate, once, as_line, sandbox, control)
     except (ConnectorLoadError, ConnectorDefinitionError) as error:
         raise click.UsageError(str(error)) from None
     except (_Ended, *_REFUSALS) as error:
-        raise click.ClickException("\n".join(map(plain, str(error).splitlines()))) from None
+        raise click.ClickException(plain_lines(str(error))) from None
     for words in waiting:
-        click.echo(plain(words), err=True)
-    sys.exit(1 if waiting else 0)
+        remark(plain(words))
+    sys.exit(Exit.WAITING if waiting else Exit.OK)
 
 
 def _source(file: Path) -> str:
@@ -156,13 +163,14 @@ async def _run(
     connectors: list[Connector],
     grants: Grants,
     timezone: str | None,
+    fate: Fate,
     once: bool,
-    show: Callable[[JournalEntry], str],
+    as_line: Callable[[JournalEntry], str],
     sandbox: PoolMode,
     control: bool,
 ) -> list[str]:
     """Run until told to end. Returns what waits for a person, if this was to be done `once`."""
-    shown = _Journal(db, show)
+    shown = _Journal(db, as_line)
     waiting: list[str] = []
     failure: Exception | None = None
     work = anyio.CancelScope()
@@ -173,7 +181,8 @@ async def _run(
             async with keep_actors.open(db, connectors=connectors, sandbox=sandbox, control=control) as keep:
                 tasks.start_soon(shown.follow, keep, work)
                 with work:
-                    await _deploy(keep, scripts, grants, timezone)
+                    await _deploy(keep, scripts, grants, timezone, fate)
+                    await _say_what_is_missing(keep)
                     await _say_what_runs(keep, db)
                     await (keep.wait_idle() if once else anyio.sleep_forever())
                 waiting = await _waiting(keep) if once else []
@@ -197,19 +206,33 @@ async def _listen(work: anyio.CancelScope, *, task_status: anyio.abc.TaskStatus[
             break
     for each in (signal.SIGINT, signal.SIGTERM):
         signal.signal(each, signal.SIG_DFL)
-    click.echo("Ending: runs under way come to their end …", err=True)
+    remark("Ending: runs under way come to their end …")
     work.cancel()
 
 
-async def _deploy(keep: Keep, scripts: list[tuple[Path, str]], grants: Grants, timezone: str | None) -> None:
+async def _deploy(
+    keep: Keep, scripts: list[tuple[Path, str]], grants: Grants, timezone: str | None, fate: Fate
+) -> None:
     for file, source in scripts:
         try:
-            deployed = await keep.deploy(source, grants=grants, timezone=timezone)
+            deployed = await keep.deploy(source, grants=grants, timezone=timezone, drop=fate.drop, move=fate.move)
         except PermissionsNeeded as error:
             raise _Ended(f"{file}: {error}\nAccept them all with --accept, or one by one with --grant NAME.") from None
+        except EventsWouldWait as error:
+            raise _Ended(f"{file}: {error}\n{OPTIONS}") from None
         except (DeployRefused, Rejected) as error:
             raise _Ended(f"{file}: {error}") from None
-        click.echo(plain(f"{file}: {deployed.name} {deployed.version} ({deployed.workflow_id})"), err=True)
+        remark(plain(f"{file}: {deployed.name} {deployed.version} ({deployed.workflow_id})"))
+
+
+async def _say_what_is_missing(keep: Keep) -> None:
+    """A line for each workflow whose script names what no connector here has."""
+    for name, missing in await keep.missing_methods():
+        calls = ", ".join(f"`ctx.{each}`" for each in missing)
+        words = (
+            f"{name}: its script names {calls}, which no connector here has, so its runs will stop. Add the connector"
+        )
+        remark(plain(f"{words}: --connectors MODULE:NAME, or --discover for those that are installed."))
 
 
 async def _say_what_runs(keep: Keep, db: Path) -> None:
@@ -217,29 +240,26 @@ async def _say_what_runs(keep: Keep, db: Path) -> None:
     if not workflows:
         raise click.UsageError(f"No workflow is in {db} yet. Name a script to deploy: keep run FILE.js --db {db}")
     names = [each.name for each in workflows if each.status is WorkflowStatus.ACTIVE]
-    click.echo(plain(f"Running {', '.join(names) or 'nothing: no workflow is active'}. Ctrl-C ends it."), err=True)
+    remark(plain(f"Running {', '.join(names) or 'nothing: no workflow is active'}. Ctrl-C ends it."))
 
 
 async def _waiting(keep: Keep) -> list[str]:
-    """Why a person is needed, a line for each workflow that needs one."""
+    """Why a person is needed, a line for each thing."""
     lines: list[str] = []
-    for each in await keep.workflows():
-        if each.status is WorkflowStatus.ARCHIVED:
-            continue
-        if each.maintenance and each.maintenance_run_id is not None:
-            explained = await keep.explain(each.maintenance_run_id)
-            lines.append(f"{each.name}: {explained.why} Deploy a repaired script.")
-        elif each.error:
-            lines.append(f"{each.name}: {each.error}")
+    for each in await keep.attention():
+        words = each.words
+        if each.kind == "maintenance" and each.run_id is not None:
+            words = (await keep.explain(each.run_id)).why  # with the place in the script
+        lines.append(f"{each.workflow}: {words} {each.can_do}")
     return lines
 
 
 class _Journal:
     """What is shown of the journal: everything after its end as it was before this process began."""
 
-    def __init__(self, db: Path, show: Callable[[JournalEntry], str]) -> None:
+    def __init__(self, db: Path, as_line: Callable[[JournalEntry], str]) -> None:
         self._db = db
-        self._show = show
+        self._as_line = as_line
         self.broken: BrokenPipeError | None = None
         """Nobody reads it any more."""
         with Store.open(db) as store:
@@ -266,5 +286,5 @@ class _Journal:
                     self._echo(entry)
 
     def _echo(self, entry: JournalEntry) -> None:
-        click.echo(self._show(entry))
+        show(self._as_line(entry))
         self._seen = entry.seq

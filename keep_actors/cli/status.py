@@ -6,19 +6,39 @@ from typing import Final
 import click
 import msgspec
 
+from keep_actors import views
 from keep_actors.cli.looking import Look, looking
 from keep_actors.cli.options import looks, workflow_argument
-from keep_actors.cli.terminal import age, fields, json_line, plain, remark, show, style, table, when
+from keep_actors.cli.terminal import age, brief, fields, json_line, plain, remark, show, style, table, when
+from keep_actors.overdue import Failing, Moment, failing_of
+from keep_actors.standing import INTERRUPTED, RunView
 from keep_actors.views import Attention, attention_of
-from keep_storage import lookups, reads
+from keep_storage import item_reads, lookups, overdue_reads, reads
 from keep_storage.ids import Millis
-from keep_storage.model import Grant, Handler, Run, Workflow, WorkflowStatus
+from keep_storage.model import Grant, Handler, ItemState, Workflow, WorkflowStatus
 
 COUNTED_MAX: Final = 1_000
-"""Waiting events are not counted any further."""
+"""Waiting events of a topic, and items of a workflow, are not counted any further."""
 _RUNS_SHOWN: Final = 5
 
-_COLOURS: Final = {"active": "green", "stopped": "red", "paused": "yellow", "running": "green"}
+_ITEMS_FIRST: Final = (
+    ItemState.NEEDS_ATTENTION,
+    ItemState.FAILED,
+    ItemState.PROCESSING,
+    ItemState.SKIPPED,
+    ItemState.DONE,
+)
+assert set(_ITEMS_FIRST) == set(ItemState), "every state has its place"
+
+_FAILING: Final = "failing"
+_COLOURS: Final = {
+    "active": "green",
+    "stopped": "red",
+    "paused": "yellow",
+    _FAILING: "yellow",
+    "running": "green",
+    INTERRUPTED: "red",
+}
 
 
 class Line(msgspec.Struct, frozen=True):
@@ -28,7 +48,7 @@ class Line(msgspec.Struct, frozen=True):
     name: str
     status: WorkflowStatus
     is_running: bool
-    """A run of it is active: at work, or left behind by a process that died."""
+    """A run of it is at work."""
     needs_a_person: bool
     error: str
     maintenance: bool
@@ -39,6 +59,13 @@ class Line(msgspec.Struct, frozen=True):
     pending_is_cut: bool
     unsettled: int
     """Calls whose outcome is not known, or that were not sent yet."""
+    items: dict[ItemState, int]
+    """Items of its jobs by state, of as many as are counted."""
+    items_are_cut: bool
+    is_interrupted: bool = False
+    """A run of it was at work when its process died. The next start settles it."""
+    failing: list[Failing] = []
+    """Its handlers that fail and are tried again by themselves."""
 
 
 class Detail(msgspec.Struct, frozen=True):
@@ -51,7 +78,7 @@ class Detail(msgspec.Struct, frozen=True):
     pending: dict[str, int]
     grants: list[Grant]
     attention: list[Attention]
-    runs: list[Run]
+    runs: list[RunView]
 
 
 @click.command()
@@ -61,7 +88,9 @@ class Detail(msgspec.Struct, frozen=True):
 def status(workflow: str | None, everything: bool, db: Path, as_json: bool) -> None:
     """Show the workflows of a database, or one WORKFLOW in detail.
 
-    Reads the file, whether a runtime is running or not, and says which.
+    Reads the file, whether a runtime is running or not, and says which. `interrupted`: a run was under way when the
+    last one died, and the next start settles it. `failing`: a handler fails, since when and when it is tried again is
+    said below; nobody has to do anything yet.
 
     \b
     keep status --db keep.db
@@ -82,13 +111,18 @@ def lines(look: Look) -> list[Line]:
     due = {each.workflow_id: each.at for each in reads.agenda(look.q)}
     waiting = {each.id for each in reads.workflows_needing_attention(look.q)}
     pending, unsettled = lookups.pending(look.q, most=COUNTED_MAX), lookups.unsettled(look.q)
-    running = {each.workflow_id for each in lookups.under_way(look.q)}
+    items = item_reads.counts(look.q, most=COUNTED_MAX)
+    active = {each.workflow_id for each in lookups.under_way(look.q)}
+    failing: dict[str, list[Handler]] = {}
+    for handler in overdue_reads.failing_handlers(look.q):
+        failing.setdefault(handler.workflow_id, []).append(handler)
+    is_owned = look.owner is not None
     return [
         Line(
             id=each.id,
             name=each.name,
             status=each.status,
-            is_running=each.id in running,
+            is_running=is_owned and each.id in active,
             needs_a_person=each.id in waiting,
             error=each.error,
             maintenance=each.maintenance,
@@ -96,6 +130,10 @@ def lines(look: Look) -> list[Line]:
             pending=sum(pending.get(each.id, {}).values()),
             pending_is_cut=COUNTED_MAX in pending.get(each.id, {}).values(),
             unsettled=unsettled.get(each.id, 0),
+            items=items.get(each.id, {}),
+            items_are_cut=COUNTED_MAX in items.get(each.id, {}).values(),
+            is_interrupted=not is_owned and each.id in active,
+            failing=list(failing_of(each, failing.get(each.id, []), Moment(look.now))),
         )
         for each in reads.workflows(look.q)
     ]
@@ -111,8 +149,11 @@ def _list(look: Look, everything: bool, as_json: bool) -> None:
     if not found:
         show("There is no workflow yet. Deploy one: keep run FILE.js --db FILE")
         return
-    headings = ("WORKFLOW", "STATE", "DUE", "PENDING", "UNSETTLED", "WAITS FOR A PERSON")
+    headings = ("WORKFLOW", "STATE", "DUE", "PENDING", "UNSETTLED", "ITEMS", "WAITS FOR A PERSON")
     table(headings, [_row(each, look.now) for each in found])
+    for line in found:
+        for failing in line.failing:
+            show(style(plain(f"{line.name}: {failing.handler} {_fails(failing, look)}."), "yellow"))
     if any(each.needs_a_person for each in found):
         show(style(f"What waits for a person: keep attention --db {plain(str(look.db))}", "red"))
 
@@ -125,14 +166,36 @@ def _row(line: Line, now: Millis) -> tuple[str, ...]:
         _due(line, now),
         f"{line.pending:,}{'+' if line.pending_is_cut else ''}",
         str(line.unsettled),
-        plain(why, 80) if line.needs_a_person else "",
+        _items(line) or "-",
+        brief(why, 80) if line.needs_a_person else "",
     )
 
 
 def _state(line: Line) -> str:
     if (line.error or line.maintenance) and line.status is WorkflowStatus.ACTIVE:
         return "stopped"
-    return "running" if line.is_running else str(line.status)
+    if line.is_interrupted:
+        return INTERRUPTED
+    if line.is_running:
+        return "running"
+    return _FAILING if line.failing else str(line.status)
+
+
+def _fails(failing: Failing, look: Look) -> str:
+    """Since when, and what follows: without a runtime, nothing by itself."""
+    again = (
+        f"tried again at {when(failing.retry_at, look.now)}"
+        if look.owner is not None
+        else "tried again once a runtime runs"
+    )
+    times = "once" if failing.times == 1 else f"{failing.times} times in a row"
+    return f"fails since {when(failing.since, look.now)}, {times}, {again}"
+
+
+def _items(line: Line) -> str:
+    """How many are in each state: those that want to be looked at first."""
+    counted = [f"{line.items[state]:,} {state}" for state in _ITEMS_FIRST if state in line.items]
+    return f"{', '.join(counted)}{' and more' if line.items_are_cut else ''}"
 
 
 def _due(line: Line, now: Millis) -> str:
@@ -143,6 +206,7 @@ def _due(line: Line, now: Millis) -> str:
 
 def _detail(look: Look, workflow: Workflow, line: Line, as_json: bool) -> None:
     version = reads.version(look.q, workflow.active_version_id) if workflow.active_version_id else None
+    at = Moment(look.now, is_owned=look.owner is not None)
     detail = Detail(
         workflow=line,
         version=f"{version.major}.{version.minor}" if version else None,
@@ -150,18 +214,18 @@ def _detail(look: Look, workflow: Workflow, line: Line, as_json: bool) -> None:
         handlers=[each for each in reads.handlers(look.q, workflow.id) if each.declared],
         pending=lookups.pending(look.q, most=COUNTED_MAX).get(workflow.id, {}),
         grants=reads.grants(look.q, workflow.id, version.major) if version else [],
-        attention=[] if workflow.status is WorkflowStatus.ARCHIVED else list(attention_of(look.q, workflow)),
-        runs=reads.runs(look.q, workflow.id, limit=_RUNS_SHOWN),
+        attention=list(attention_of(look.q, workflow, at)),
+        runs=views.runs(look.q, workflow, _RUNS_SHOWN, None, is_owned=look.owner is not None),
     )
     remark(f"Runtime: {look.runtime}.")
     if as_json:
         show(json_line(detail))
     else:
-        _show(detail, look.now)
+        _show(detail, look)
 
 
-def _show(detail: Detail, now: Millis) -> None:
-    line = detail.workflow
+def _show(detail: Detail, look: Look) -> None:
+    line, now = detail.workflow, look.now
     state = _state(line)
     show(style(f"{plain(line.name)}  {state}", _COLOURS.get(state, "white"), bold=True))
     fields(
@@ -171,21 +235,32 @@ def _show(detail: Detail, now: Millis) -> None:
             ("time zone", detail.timezone),
             ("due", _due(line, now)),
             ("unsettled calls", str(line.unsettled)),
+            ("items", _items(line)),
         ],
         "  ",
     )
     for each in detail.attention:
         show(style(f"  waits for a person ({each.kind})", "red"))
         fields([("", each.words), ("", each.can_do)], "    ")
+    failing = {each.handler: each for each in line.failing}
     for handler in detail.handlers:
-        times = [("next", handler.next_run_at), ("wakes", handler.wake_at), ("not before", handler.retry_at)]
-        said = ", ".join(f"{name} {when(at, now)}" for name, at in times if at is not None)
-        failed = f", failed {handler.failures} times in a row" if handler.failures else ""
-        show(f"  {handler.kind:<9} {plain(handler.name)}  {said}{failed}".rstrip())
+        show(f"  {handler.kind:<9} {plain(handler.name)}  {_times(handler, failing.get(handler.name), look)}".rstrip())
     for topic, count in detail.pending.items():
         show(f"  topic     {plain(topic)}  {count:,}{'+' if count >= COUNTED_MAX else ''} pending")
     for grant in detail.grants:
         who = grant.granted_by or "nobody named"
         show(plain(f"  may call  {grant.permission}  {grant.policy} {grant.limits}, by {who}"))
     for run in detail.runs:
-        show(f"  run       {run.id}  {plain(run.handler)}  {run.status}  {when(run.created_at, now)}")
+        show(f"  run       {run.id}  {plain(run.handler)}  {run.standing}  {when(run.created_at, now)}")
+
+
+def _times(handler: Handler, failing: Failing | None, look: Look) -> str:
+    """When a handler runs next, and since when it fails."""
+    held = None if failing is not None else handler.retry_at
+    times = [("next", handler.next_run_at), ("wakes", handler.wake_at), ("not before", held)]
+    said = [f"{name} {when(at, look.now)}" for name, at in times if at is not None]
+    if failing is not None:
+        said.append(_fails(failing, look))
+    elif handler.failures:
+        said.append(f"failed {handler.failures} times in a row")
+    return ", ".join(said)

@@ -5,7 +5,7 @@ from pathlib import Path
 import click
 
 from keep_actors.cli.given import connector_options, connectors_from
-from keep_actors.cli.terminal import json_line
+from keep_actors.cli.terminal import json_line, plain_lines, remark, show
 
 
 @click.command()
@@ -33,15 +33,16 @@ def types(specs: tuple[str, ...], discovered: bool, out: Path | None, as_json: b
     from keep_actors.typescript import declarations
 
     try:
-        text = declarations(Catalog(connectors_from(specs, discovered)))
+        # In a comment or a quoted name: what is spelled out means the same to `tsc`.
+        text = plain_lines(declarations(Catalog(connectors_from(specs, discovered))), None)
     except ConnectorDefinitionError as error:
         raise click.UsageError(str(error)) from None
     if out is None or as_json:
-        click.echo(json_line({"declarations": text}) if as_json else text, nl=as_json)
+        show(json_line({"declarations": text}) if as_json else text.removesuffix("\n"))
     if out is None:
         return
     try:
         out.write_text(text, "utf-8")
     except OSError as error:
         raise click.UsageError(f"{out} cannot be written: {error.strerror}.") from None
-    click.echo(f"{out}: {len(text.splitlines())} lines", err=True)
+    remark(f"{out}: {len(text.splitlines())} lines")

@@ -1,8 +1,9 @@
-"""What people want of a workflow: pause, resume, run it now, end it, put it right, and what it may call."""
+"""What people want of a workflow: pause, resume, stop or start a run, end it or bring it back, put it right."""
 
 from pathlib import Path
 
 import click
+import msgspec
 
 from keep_actors.cli.changing import Runtime, done
 from keep_actors.cli.looking import looking
@@ -16,9 +17,10 @@ from keep_actors.cli.options import (
     workflow_argument,
 )
 from keep_actors.cli.terminal import json_line, plain, show
+from keep_actors.cli.typed import line
 from keep_actors.control import protocol
-from keep_storage.model import Event, Item, Workflow
-from keep_storage.operations import ClearWorkflowError, PauseWorkflow, ResumeWorkflow
+from keep_storage.model import Event, Workflow
+from keep_storage.operations import ClearWorkflowError, PauseWorkflow, ResumeWorkflow, UnarchiveWorkflow
 
 
 def _id(db: Path, workflow: str) -> str:
@@ -26,18 +28,25 @@ def _id(db: Path, workflow: str) -> str:
         return look.workflow(workflow).id
 
 
+def _living(db: Path, workflow: str) -> str:
+    with looking(db) as look:
+        return look.living(workflow).id
+
+
 @click.command()
 @workflow_argument()
 @changes
 def pause(workflow: str, db: Path, control: Path | None, by: str, as_json: bool) -> None:
-    """Start no more runs of a workflow. A run under way comes to its end; events are kept.
+    """Start no more runs of a workflow, and make no more calls. Events are kept.
+
+    A call that is on its way comes to its end, and its run stops before the next one.
 
     Works without a runtime: then it is written into the file, and the next start goes on from there.
 
     \b
     keep pause "mail to sheets" --db keep.db
     """
-    found = _id(db, workflow)
+    found = _living(db, workflow)
     answer = Runtime(db, control).ask_or_write(
         protocol.Pause(workflow=found, by=by), Workflow, lambda: PauseWorkflow(found, by)
     )
@@ -55,7 +64,7 @@ def resume(workflow: str, db: Path, control: Path | None, by: str, as_json: bool
     \b
     keep resume "mail to sheets" --db keep.db
     """
-    found = _id(db, workflow)
+    found = _living(db, workflow)
     answer = Runtime(db, control).ask_or_write(
         protocol.Resume(workflow=found, by=by), Workflow, lambda: ResumeWorkflow(found, by)
     )
@@ -82,10 +91,14 @@ def clear_error(workflow: str, why: str, db: Path, control: Path | None, by: str
 
 @click.command()
 @workflow_argument()
-@click.confirmation_option(prompt="End this workflow for good?", help="Do not ask.")
+@click.confirmation_option(prompt="End this workflow?", help="Do not ask.")
 @changes
 def archive(workflow: str, db: Path, control: Path | None, by: str, as_json: bool) -> None:
-    """End a workflow for good. Its history stays readable, and its name is free again.
+    """End a workflow. Its history stays readable, its name is free again, and nothing is added to it.
+
+    It makes no further call, and the calls that wait for approval are rejected. A call that is in flight, or whose
+    outcome nobody knows, is still looked into, shown by `keep attention`, and can be answered. `keep unarchive` brings
+    the workflow back.
 
     \b
     keep archive "mail to sheets" --yes --db keep.db
@@ -95,61 +108,69 @@ def archive(workflow: str, db: Path, control: Path | None, by: str, as_json: boo
 
 
 @click.command()
+@workflow_argument(archived=True)
+@changes
+def unarchive(workflow: str, db: Path, control: Path | None, by: str, as_json: bool) -> None:
+    """Bring an archived workflow back, paused: `keep resume` has it run again.
+
+    By its name the newest archived one is meant. Refused while another workflow has its name: archive that one first.
+
+    Works without a runtime: then it is written into the file, and the next start goes on from there.
+
+    \b
+    keep unarchive "mail to sheets" --db keep.db
+    """
+    with looking(db) as look:
+        found = look.archived(workflow).id
+    answer = Runtime(db, control).ask_or_write(
+        protocol.Unarchive(workflow=found, by=by), Workflow, lambda: UnarchiveWorkflow(found, by)
+    )
+    done(answer, as_json, f"{answer.name} is {answer.status}. To have it run: {line(db, 'resume', answer.id)}")
+
+
+class Ending(msgspec.Struct, frozen=True):
+    """A run that ends at its next call."""
+
+    workflow_id: str
+    run_id: str
+
+
+@click.command()
+@workflow_argument()
+@click.option(
+    "--run", "run_id", metavar="ID", help="The run that is meant, by id or its beginning: refused if another is active."
+)
+@why_option
+@changes
+def stop(workflow: str, run_id: str | None, why: str, db: Path, control: Path | None, by: str, as_json: bool) -> None:
+    """End the active run of a workflow at its next call. What it did stays done.
+
+    Its handler runs again at its next time; a consumer when something new comes, or after the longest wait between two
+    tries. `keep pause` stops the run too, and starts no other. Refused if no run is active.
+
+    \b
+    keep stop digest --why "the wrong list" --db keep.db
+    keep stop digest --run run_018f --db keep.db
+    """
+    with looking(db) as look:
+        found = look.workflow(workflow)
+        wanted = look.one_id("run", run_id, "run") if run_id is not None else None
+    request = protocol.Stop(workflow=found.id, run_id=wanted, by=by, why=why)
+    ending = Ending(found.id, Runtime(db, control).ask(request, str))
+    done(ending, as_json, f"Run {ending.run_id} of {found.name} ends at its next call. What it did stays done.")
+
+
+@click.command()
 @workflow_argument()
 @changes
 def run_now(workflow: str, db: Path, control: Path | None, by: str, as_json: bool) -> None:
-    """Run every producer of a workflow now, whatever its schedule. Refused while a run is active.
+    """Run every producer and every job of a workflow now, whatever its schedule. Refused while a run is active.
 
     \b
     keep run-now "mail to sheets" --db keep.db
     """
-    answer = Runtime(db, control).ask(protocol.RunNow(workflow=_id(db, workflow), by=by), Workflow)
-    done(answer, as_json, f"The producers of {answer.name} are due now.")
-
-
-@click.command()
-@workflow_argument()
-@click.argument("permission")
-@click.option("--ask", "asks", is_flag=True, help="Hold each call until a person has approved it.")
-@click.option("--per-run", type=click.IntRange(1), help="Calls in a run at most.")
-@click.option("--per-day", type=click.IntRange(1), help="Calls in a day (UTC) at most.")
-@changes
-def grant(
-    workflow: str,
-    permission: str,
-    asks: bool,
-    per_run: int | None,
-    per_day: int | None,
-    db: Path,
-    control: Path | None,
-    by: str,
-    as_json: bool,
-) -> None:
-    """Give a workflow a permission, or change one. An error about a permission is cleared.
-
-    \b
-    keep grant "mail to sheets" sheets.appendRow --per-day 100 --db keep.db
-    keep grant "mail to sheets" gmail.send --ask --db keep.db
-    """
-    given = protocol.GrantOf(permission, "ask" if asks else "allow", per_run, per_day)
-    request = protocol.Grant(workflow=_id(db, workflow), grant=given, by=by)
-    answer = Runtime(db, control).ask(request, Workflow)
-    done(answer, as_json, f"{answer.name} may call {permission}{', if a person approves each call' if asks else ''}.")
-
-
-@click.command()
-@workflow_argument()
-@click.argument("permission")
-@changes
-def revoke(workflow: str, permission: str, db: Path, control: Path | None, by: str, as_json: bool) -> None:
-    """Take a permission back. What it covered is refused from the next run on.
-
-    \b
-    keep revoke "mail to sheets" gmail.send --db keep.db
-    """
-    request = protocol.Revoke(workflow=_id(db, workflow), permission=permission, by=by)
-    answer = Runtime(db, control).ask(request, Workflow)
-    done(answer, as_json, f"{answer.name} may not call {permission} any more.")
+    answer = Runtime(db, control).ask(protocol.RunNow(workflow=_living(db, workflow), by=by), Workflow)
+    done(answer, as_json, f"The producers and jobs of {answer.name} are due now.")
 
 
 @click.command()
@@ -179,7 +200,7 @@ def publish(
     """
     value = json_value(payload, "--payload")
     request = protocol.Publish(
-        workflow=_id(db, workflow), topic=topic, message_id=message_id, title=title or message_id, payload=value
+        workflow=_living(db, workflow), topic=topic, message_id=message_id, title=title or message_id, payload=value
     )
     events: list[Event] = Runtime(db, control).ask(request, list[Event])
     for event in events:
@@ -205,35 +226,3 @@ def skip_event(
     request = protocol.SkipEvent(workflow=_id(db, workflow), topic=topic, message_id=message_id, by=by, why=why)
     answer = Runtime(db, control).ask(request, Event)
     done(answer, as_json, f"{answer.message_id} is {answer.status}.")
-
-
-@click.command()
-@workflow_argument()
-@click.argument("item")
-@why_option
-@changes
-def skip_item(workflow: str, item: str, why: str, db: Path, control: Path | None, by: str, as_json: bool) -> None:
-    """Skip a logical item of a job: like one that is done, it changes nothing outside any more.
-
-    \b
-    keep skip-item digest customer-7 --why "has left" --db keep.db
-    """
-    request = protocol.SkipItem(workflow=_id(db, workflow), item_id=item, by=by, why=why)
-    answer = Runtime(db, control).ask(request, Item)
-    done(answer, as_json, f"Item {answer.item_id} is {answer.state}.")
-
-
-@click.command()
-@workflow_argument()
-@click.argument("item")
-@why_option
-@changes
-def reprocess_item(workflow: str, item: str, why: str, db: Path, control: Path | None, by: str, as_json: bool) -> None:
-    """Have a logical item of a job processed anew: the next attempt shares nothing with those before.
-
-    \b
-    keep reprocess-item digest customer-7 --why "the address was wrong" --db keep.db
-    """
-    request = protocol.ReprocessItem(workflow=_id(db, workflow), item_id=item, by=by, why=why)
-    answer = Runtime(db, control).ask(request, Item)
-    done(answer, as_json, f"Item {answer.item_id} is {answer.state}, attempt {answer.attempt}.")

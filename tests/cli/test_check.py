@@ -59,10 +59,52 @@ def test_the_place_that_is_shown_is_in_the_script(file: Path) -> None:
 
 
 def test_there_are_mistakes_of_every_kind() -> None:
-    """Every code that a script alone can earn, but for what needs half a megabyte."""
+    """Every code that a script alone can earn, but for what needs half a megabyte, and for warnings."""
     found = {code for file in BROKEN for _, code, _ in expected(file)}
     assert len(BROKEN) >= 20
-    assert {str(code) for code in Code} - found == {Code.TOO_LARGE, Code.NAME_DIFFERS}
+    assert {str(code) for code in Code} - found == {Code.TOO_LARGE, Code.NAME_DIFFERS, Code.ITEM_NOT_AWAITED}
+
+
+FORGETFUL = """export default Keep.workflow({
+  name: "replies",
+  jobs: {
+    async answer(ctx) {
+      const mails = await ctx.gmail.search({});
+      mails.forEach(async (mail) => {
+        await ctx.withItem(mail.id, "Reply", async () => {});
+      });
+    },
+  },
+});
+"""
+
+
+def test_a_forgotten_await_on_an_item_is_a_warning_and_no_error(tmp_path: Path) -> None:
+    file = tmp_path / "replies.js"
+    file.write_text(FORGETFUL, "utf-8")
+    code, text = checked(file)
+    assert code == 0
+    assert text.splitlines() == [
+        f"{file}:7:15: warning[item-not-awaited]: nothing waits for this item: a handler that returns before it is "
+        "finished fails",
+        '    7 |         await ctx.withItem(mail.id, "Reply", async () => {});',
+        "      |               ^",
+        "  hint: `forEach` waits for nothing: write `for (const each of all) { await ctx.withItem(...); }`",
+        f"{file}: ok: replies",
+    ]
+    code, text = checked(file, GOOD)
+    assert (code, text.splitlines()[-1]) == (0, "2 files, 0 error(s) in 0 of them, 1 warning(s)")
+
+
+def test_warnings_are_told_apart_from_problems_for_a_program_too(tmp_path: Path) -> None:
+    file = tmp_path / "replies.js"
+    file.write_text(FORGETFUL, "utf-8")
+    code, text = checked(file, "--json")
+    [found] = json.loads(text)["files"]
+    assert (code, found["errors"], found["problems"]) == (0, 0, [])
+    [warning] = found["warnings"]
+    assert (warning["code"], warning["line"], warning["column"]) == ("item-not-awaited", 7, 15)
+    assert (warning["handler"], warning["hint"].startswith("`forEach`")) == ("jobs.answer", True)
 
 
 def test_good_scripts_pass_and_are_named() -> None:
@@ -110,10 +152,12 @@ def test_the_command_checks_in_the_jail_and_colours_only_a_terminal() -> None:
     assert "\x1b" not in done.stdout
 
 
-def test_colours_can_be_refused() -> None:
-    arguments = [str(BROKEN[0]), *DEMO, "--sandbox", "thread"]
-    assert "\x1b[31m" in CliRunner().invoke(check, arguments, color=True, env={"NO_COLOR": ""}).stdout
-    assert "\x1b" not in CliRunner().invoke(check, arguments, color=True, env={"NO_COLOR": "1"}).stdout
+@pytest.mark.parametrize(("unwanted", "coloured"), [("", True), ("1", False)])
+def test_colours_can_be_refused(monkeypatch: pytest.MonkeyPatch, unwanted: str, coloured: bool) -> None:
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    monkeypatch.setenv("NO_COLOR", unwanted)
+    problem = Problem(code=Code.LOAD_ERROR, message="m", hint="h", place=Place(1, 1))
+    assert ("\x1b[31m" in as_text(Path("x.js"), "x", problem)) is coloured
 
 
 def shown(source: str, line: int, column: int) -> list[str]:
@@ -133,3 +177,34 @@ def test_a_caret_stands_under_what_it_means_whatever_is_before_it() -> None:
 def test_a_script_cannot_speak_to_the_terminal() -> None:
     lines = shown("a\x1b]0;title\x07b", 1, 1)
     assert not any("\x1b" in line or "\x07" in line for line in lines)
+
+
+EARLY_RETURN = """
+export default Keep.workflow({
+  name: "early", topics: { mail: {} },
+  consumers: { file: Keep.consumer({
+    subscribe: ["mail"],
+    async prepare(ctx) { return { reservations: [], data: {} }; },
+    async mutate(ctx, prepared) {
+      FIRST
+      await ctx.sheets.appendRow({ sheet: "s", values: ["v"] });
+    },
+  }) },
+});
+"""
+
+
+@pytest.mark.parametrize(
+    ("first", "code"),
+    [
+        ('if (prepared.data.a) return ctx.gmail.send({ to: "a", subject: "s" });', 0),
+        ('if (prepared.data.a) { await ctx.gmail.send({ to: "a", subject: "s" }); return; }', 0),
+        ('if (prepared.data.a) await ctx.gmail.send({ to: "a", subject: "s" });', 1),
+    ],
+)
+def test_a_call_after_an_early_return_is_no_second_mutation(tmp_path: Path, first: str, code: int) -> None:
+    file = tmp_path / "early.js"
+    file.write_text(EARLY_RETURN.replace("FIRST", first), "utf-8")
+    exit_code, text = checked(file)
+    assert exit_code == code, text
+    assert ("a second mutation" in text) == bool(code)

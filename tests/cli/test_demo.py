@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shlex
 import shutil
 import signal
 import subprocess
@@ -179,6 +180,28 @@ def test_the_commands_that_it_ends_with_work_as_they_stand(
     assert shell(copied, look).returncode == 0
     assert happened(copied, "courier") == {"parcel-2": 1, "parcel-5": 1}
     assert happened(copied, "bank") == dict.fromkeys(INVOICES, 1)
+    wait_until_no_process_has(copied)
+
+
+def test_the_readmes_answer_works_through_a_running_runtime_too(
+    copied: Path, played: tuple[Path, list[dict[str, Any]], Any]
+) -> None:
+    _, explain, _, happened_so, _, go_on = [each["line"] for each in played[1][-1]["commands"]]
+    assert "keep resolve --workflow payments happened --db keep-demo/keep.db" in (ROOT / "README.md").read_text("utf-8")
+    running = shlex.split(go_on.replace(" --once", ""))
+    with subprocess.Popen(running, cwd=copied.parent, env=environment(), stderr=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stderr is not None
+            assert any(line.startswith("Running") for line in process.stderr)
+            answered = shell(copied, happened_so)
+            assert answered.returncode == 0, answered.stderr
+            assert "is applied, says olga. It returned null." in answered.stdout
+            assert answered.stderr == "", "the runtime has the connectors, and checked it"
+        finally:
+            process.terminate()
+    assert shell(copied, go_on).returncode == 0
+    assert "consumed" in shell(copied, explain).stdout
+    assert happened(copied, "courier") == {"parcel-2": 1, "parcel-5": 1}
     wait_until_no_process_has(copied)
 
 

@@ -138,10 +138,14 @@ def test_every_call_is_shown_and_none_is_made(shell: Shell) -> None:
     assert done.stdout == (
         "ship: Ship Order 1\n"
         "  takes   orders o1: Order 1\n"
-        '  calls   shop.ship {"order":"o1","parcels":3}  [a person is asked first]\n'
+        "  calls   shop.ship  [a person is asked first]\n"
+        '            order    "o1"\n'
+        "            parcels  3\n"
         "ship: Ship Order 2\n"
         "  takes   orders o2: Order 2\n"
-        '  calls   shop.ship {"order":"o2","parcels":3}  [a person is asked first]\n'
+        "  calls   shop.ship  [a person is asked first]\n"
+        '            order    "o2"\n'
+        "            parcels  3\n"
         "ship: 0 event(s) left; nothing is left\n"
         "No call was made and nothing was written. `next` was not run.\n"
         "Jobs are not dry-run: sweep.\n"
@@ -158,6 +162,7 @@ def test_a_program_can_read_it(shell: Shell) -> None:
         "params": {"order": "o1", "parcels": 3},
         "verdict": "asked",
         "why": "",
+        "names": ["order", "parcels"],
     }
     assert run["events"] == [{"topic": "orders", "message_id": "o1", "title": "Order 1"}]
     assert said["new"]["ends"] == [{"handler": "ship", "rest": "limit", "pending": 1, "is_more": False}]
@@ -171,8 +176,8 @@ def test_a_new_script_is_compared_with_a_version(shell: Shell) -> None:
     assert done.returncode == 0
     assert "= ship: orders o1\n" in done.stdout
     assert "~ ship: orders o2\n" in done.stdout
-    assert '  - shop.ship {"order":"o2","parcels":3}' in done.stdout
-    assert '  + shop.ship {"order":"otwo","parcels":3}' in done.stdout
+    assert '  - shop.ship  [a person is asked first]\n      order    "o2"\n      parcels  3\n' in done.stdout
+    assert '  + shop.ship  [a person is asked first]\n      order    "otwo"\n      parcels  3\n' in done.stdout
     assert "1.0 and new: 1 same, 1 changed, 0 only old, 0 only new\n" in done.stdout
     kinds = [each["kind"] for each in shell.json("new.js", "--against", "1.0")["differences"]]
     assert kinds == ["same", "changed"]

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import signal
 import stat
 import subprocess
@@ -99,7 +100,7 @@ def test_an_unknown_outcome_is_shown_with_all_that_is_known_and_settled_once(she
     text = shell.keep("attention", "--workflow", workflow, code=4)
     assert text.isascii() or "\x9b" not in text
     assert "\x1b" not in text
-    assert r"Ship lost1\x1b[2J\x1b]0;owned\x07\u202eevil\x9b31m" in text
+    assert "Ship lost1\ufffd[2J" in text, "titles are stored without what a terminal would obey"
     assert "title (the script's words)" in text
     assert r"Look into the parcels.\x1b[31m" in text
     for command in waiting["commands"]:
@@ -107,7 +108,7 @@ def test_an_unknown_outcome_is_shown_with_all_that_is_known_and_settled_once(she
 
     # What it says to type is what works.
     typed = next(each for each in waiting["commands"] if " happened " in each)
-    words = typed.replace("TEXT", "seen").replace("JSON", '"p-1"').split()[1:]
+    words = shlex.split(typed.replace("TEXT", "seen"))[1:]
     assert "is applied, says olga" in shell.keep(*words)
     shell.until(shell.process, "commit_consumer")
 
@@ -155,7 +156,7 @@ def test_a_call_that_asks_first_is_approved_or_refused_by_name(shell: Operated) 
 
     shell.order(workflow, "asks2")
     waiting = shell.waits(workflow)
-    assert "is refused by olga" in shell.keep("reject", waiting["about"][:24], "--skip", "--why", "no")
+    assert "is refused by olga" in shell.keep("reject", waiting["about"][:24], "--why", "no")
     shell.until(shell.process, "commit_consumer")
     assert [each["status"] for each in shell.objects("inputs", workflow)] == ["skipped", "consumed"]
 
@@ -166,18 +167,18 @@ def test_what_people_want_of_a_workflow_is_done_and_said(shell: Operated) -> Non
     shell.order(workflow, "o9")
     assert shell.keep("skip-event", workflow, "orders", "o9", "--why", "spam") == "o9 is skipped.\n"
     assert shell.keep("resume", workflow) == f"{workflow} is active.\n"
-    assert shell.keep("run-now", workflow) == f"The producers of {workflow} are due now.\n"
+    assert shell.keep("run-now", workflow) == f"The producers and jobs of {workflow} are due now.\n"
     assert "if a person approves each call" in shell.keep("grant", workflow, "shop.ship", "--ask", "--per-day", "5")
     assert "may not call shop.ship any more" in shell.keep("revoke", workflow, "shop.ship")
     assert "no method asks for the permission" in shell.refused("grant", workflow, "shop.shop", code=1)
     assert "workflow_has_no_error" in shell.refused("clear-error", workflow, code=1)
-    assert "No repair of workflow" in shell.refused("repair", "accept", workflow, code=1)
+    assert "No repair of workflow" in shell.refused("repair", "accept", workflow, "1.1", code=1)
     assert "has no version 7.0" in shell.refused("rollback", workflow, "7.0", code=1)
     assert "item_not_found" in shell.refused("skip-item", workflow, "none", code=1)
     assert "item_not_found" in shell.refused("reprocess-item", workflow, "none", code=1)
     [archived] = shell.objects("archive", workflow, "--yes")
     assert archived["status"] == "archived"
-    assert "There is no workflow" in shell.refused("pause", workflow, code=1)
+    assert "is archived" in shell.refused("pause", workflow, code=1)
 
 
 def test_the_log_is_followed_as_it_is_written(shell: Operated) -> None:

@@ -198,6 +198,28 @@ def test_every_field_is_explained(word: str) -> None:
     assert re.search(rf"(?<![\w.]){re.escape(word)}(?!\w)", text)
 
 
+@pytest.mark.parametrize(
+    "said",
+    [
+        '`schedule: {interval: "30s"}` (s, m, h, d; at least 1s) runs at deploy',
+        "runs at its next time in the workflow's time zone, which is UTC unless it is deployed with another; never at ",
+        "Await every one, with `for … of`",
+        "A second call of the same method in one item needs a parameter `subkey",
+        '`{status: "skipped", reason}`',
+        "returning nothing keeps it, `null` replaces it",
+        "gives these events whatever became of them: look at `status`",
+    ],
+)
+def test_a_writer_is_told_what_runs_when_and_what_is_waited_for(said: str) -> None:
+    assert said in writing_prompt(Catalog([]))
+
+
+def test_who_writes_or_repairs_a_script_is_told_to_await_every_item_and_of_the_reason_of_a_skip() -> None:
+    said = contract(Policy())
+    assert "await each, with `for … of` and not `forEach`" in said
+    assert "`{status: 'skipped', reason}`" in said
+
+
 def test_a_writer_and_a_repairer_are_told_the_same_contract() -> None:
     for policy in (Policy(), Policy(mutate_reads="by_id")):
         said = contract(policy)

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 import keep_actors
-from keep_storage import Store, reads
+from keep_storage import ExecutionModelManager, Store, reads
 
 KEEP = Path(sys.executable).with_name("keep")
 
@@ -213,13 +213,13 @@ def test_the_same_script_again_changes_nothing(shell: Shell) -> None:
 # When a person is needed.
 
 
-def test_once_exits_with_1_when_a_script_failed_and_says_what_and_where(shell: Shell) -> None:
+def test_once_exits_with_4_when_a_script_failed_and_says_what_and_where(shell: Shell) -> None:
     shell.write("bad.js", SCRIPT.replace("for (const id", 'throw new Error("\\x1b[2Jno");\nfor (const id'))
     done = shell.run("bad.js", "--once")
-    assert done.returncode == 1
+    assert done.returncode == 4
     assert "shipping: failed:logic" in done.stderr
     assert "Error: \\x1b[2Jno (script 9:" in done.stderr
-    assert "Deploy a repaired script." in done.stderr
+    assert "Deploy a repaired script" in done.stderr
     assert "\x1b" not in done.stdout + done.stderr, "a script does not write to a person's terminal"
     assert "Traceback" not in done.stderr
 
@@ -227,11 +227,30 @@ def test_once_exits_with_1_when_a_script_failed_and_says_what_and_where(shell: S
 def test_a_repaired_script_goes_on_where_the_broken_one_stopped(shell: Shell) -> None:
     broken = SCRIPT.replace("const [order] =", "const [order] = null;")
     shell.write("bad.js", broken.replace('await ctx.peek("orders", { limit: 1 });', ""))
-    assert shell.run("bad.js", "--once").returncode == 1
+    assert shell.run("bad.js", "--once").returncode == 4
     done = shell.run("shipping.js", "--once")
     assert done.returncode == 0, done.stderr
     assert "shipping 1.1" in done.stderr
     assert shell.shipped == ["o1", "o2", "o3"]
+
+
+def test_a_runtime_without_a_connector_says_at_the_start_which_workflow_needs_what(shell: Shell) -> None:
+    assert shell.run("shipping.js", "--once").returncode == 0
+    done = shell.keep("run", "--db", "keep.db", "--once")
+    [said] = [line for line in done.stderr.splitlines() if "which no connector here has" in line]
+    assert said.startswith("shipping: its script names `ctx.shop.orders`, `ctx.shop.ship`")
+    assert "--connectors MODULE:NAME" in said
+    assert done.stderr.index(said) < done.stderr.index("Running shipping")
+    assert "which no connector here has" not in shell.run("--once").stderr
+
+
+def test_an_archived_workflow_needs_no_connector(shell: Shell) -> None:
+    assert shell.run("shipping.js", "--once").returncode == 0
+    with Store.open(shell.db) as store:
+        workflow = reads.workflow_by_name(store.queries(), "shipping")
+        assert workflow is not None
+        ExecutionModelManager(store).archive_workflow(workflow.id)
+    assert "which no connector here has" not in shell.keep("run", "--db", "keep.db", "--once").stderr
 
 
 def test_a_script_that_is_refused_exits_with_1_and_names_every_problem_and_its_place(shell: Shell) -> None:
@@ -288,7 +307,7 @@ def test_a_wrong_use_exits_with_2_and_says_what_to_do(shell: Shell, what: str) -
 def test_a_folder_that_is_not_there_exits_with_1_and_says_so(shell: Shell) -> None:
     done = shell.keep("run", "shipping.js", "--db", "nowhere/keep.db", "--once")
     assert done.returncode == 1
-    assert "The folder must exist and be writable" in done.stderr
+    assert "folder must exist and be writable" in done.stderr
 
 
 # How it ends.
@@ -318,7 +337,7 @@ def test_a_second_signal_ends_it_at_once_and_the_next_start_tells_what_is_not_kn
         keep.process.send_signal(signal.SIGINT)
         assert keep.process.wait() == -signal.SIGINT
     done = shell.run("--once")
-    assert done.returncode == 1
+    assert done.returncode == 4
     assert "status active → paused:reconciliation" in done.stdout, "what recovery did is shown"
     assert "shipping: Mutation outcome uncertain" in done.stderr
     assert shell.shipped == ["o1"]

@@ -274,3 +274,10 @@ def test_a_schema_is_said_in_typescript(schema: dict[str, Any], said: str) -> No
 
 def test_no_two_types_have_one_name() -> None:
     assert identifiers(["a.B", "a_B", "1", "é"]) == {"a.B": "a_B", "a_B": "a_B2", "1": "_1", "é": "Type"}
+
+
+def test_events_have_a_status_and_a_skipped_mutation_may_have_a_reason() -> None:
+    text = declarations(Catalog([]))
+    assert 'readonly status: "pending" | "reserved" | "consumed" | "skipped";' in text
+    assert "getByIds(topic: Topic, ids: readonly string[]): Promise<StoredEvent[]>;" in text
+    assert '{ readonly status: "skipped"; readonly reason?: string }' in text

@@ -119,8 +119,8 @@ def test_attention_has_everything_and_what_to_type(box: Box) -> None:
     }.items():
         assert waiting[name]["commands"][0].split()[:2] == ["keep", command]
     text = box.run("attention", code=Exit.WAITING).stdout
-    assert 'parameters                  {"order":"asks"}' in text
-    assert r"Ship lost\x1b[2J" in text
+    assert 'parameters                  by name: no runtime here knows their order\n    order  "asks"\n' in text
+    assert "Ship lost\ufffd[2J" in text
     assert box.run("attention", "--workflow", "idle").stdout == "Nothing waits for a person.\n"
 
 
@@ -131,8 +131,9 @@ def test_lists_are_paged_by_what_they_show(box: Box) -> None:
     assert box.objects("inputs", "lost", "--before", str(came["seq"])) == []
     [went] = box.objects("outputs", "lost")
     assert box.objects("outputs", "lost", "--before", went["mutation_id"]) == []
-    for command in ("runs", "inputs", "outputs"):
+    for command in ("runs", "inputs"):
         assert len(box.run(command, "lost").stdout.splitlines()) == 2
+    assert box.run("outputs", "lost").stdout.splitlines()[2:] == ['    order  "lost"']
 
 
 def test_the_journal_is_shown_from_its_end_or_from_where_one_was(box: Box) -> None:
@@ -260,6 +261,11 @@ def test_a_stale_verdict_and_one_that_makes_no_sense_are_refused(box: Box) -> No
 def test_a_call_that_waits_can_be_refused_but_not_approved(box: Box) -> None:
     assert "No runtime is running" in box.run("approve", "--workflow", "asks", code=Exit.NO_RUNTIME).stderr
     assert "is refused by bob" in box.run("reject", "--workflow", "asks", "--by", "bob").stdout
+    assert box.states("asks") == ["skipped"]
+
+
+def test_a_call_that_is_refused_with_retry_is_pending_again(box: Box) -> None:
+    box.run("reject", "--workflow", "asks", "--retry", "--why", "the amount")
     assert box.states("asks") == ["pending"]
 
 
@@ -277,13 +283,14 @@ NEEDS_A_RUNTIME = [
     ("rollback", "idle", "1.0"),
     ("archive", "idle", "--yes"),
     ("run-now", "idle"),
+    ("stop", "idle"),
     ("grant", "idle", "shop.ship"),
     ("revoke", "idle", "shop.ship"),
     ("publish", "idle", "orders", "m"),
     ("skip-event", "idle", "orders", "m"),
     ("skip-item", "idle", "i"),
     ("reprocess-item", "idle", "i"),
-    ("repair", "accept", "idle"),
+    ("repair", "accept", "idle", "1.1"),
     ("repair", "refuse", "idle", "--why", "no"),
     ("log", "--follow"),
 ]

@@ -1,0 +1,104 @@
+"""A call as people are shown it: each parameter on a line of its own, in the order that its connector gives them.
+
+Who may say yes to a call sees all of it first: whoever shows one is told whether it is whole.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import click
+
+from keep_actors.call_text import CallText, call_text
+from keep_actors.cli.looking import Look
+from keep_actors.cli.terminal import columns, hung, plain, show, width
+from keep_actors.views import Output
+
+full_option = click.option("--full", is_flag=True, help="Show calls whole, however long they are.")
+
+_WIDTH: Final = 100
+"""Where there is no terminal: lines are broken all the same, so that none is broken by who shows them later."""
+_NAMES_MAX: Final = 24
+_DEPTH_MAX: Final = 20
+_ASKED_S: Final = 10
+
+
+class Names(NamedTuple):
+    """The parameters of methods, in the order of their signatures: of those that a running runtime knows."""
+
+    known: Mapping[str, Sequence[str]]
+
+    def of(self, call: str) -> Sequence[str] | None:
+        return self.known.get(call)
+
+    def said(self, call: str) -> str:
+        """In words, what the order is."""
+        return "in the order of the connector" if call in self.known else "by name: no runtime here knows their order"
+
+
+NOBODY: Final = Names({})
+
+
+def asked_names(look: Look, control: Path | None, calls: Iterable[str]) -> Names:
+    """Ask the runtime that has the file, if one has it and answers."""
+    wanted = sorted(set(calls))
+    if look.owner is None or not wanted:
+        return NOBODY
+    # Who only looks does not load what talks.
+    from keep_actors.cli.changing import Runtime
+    from keep_actors.control.client import Lost, Refused
+    from keep_actors.control.protocol import ParameterNames
+
+    try:
+        client = Runtime(look.db, control).client()
+        if client is None:
+            return NOBODY
+        with client:
+            return Names(client.ask(ParameterNames(calls=wanted), dict[str, list[str]], timeout_s=_ASKED_S))
+    except (click.ClickException, Refused, Lost):
+        return NOBODY
+
+
+def lines_of(text: CallText, indent: str) -> Iterator[str]:
+    """The lines of a call. What is inside a parameter is set in under it, and a long text goes on under itself."""
+    sizes: dict[int, int] = {}
+    room = width() or _WIDTH
+    for each in text.lines:
+        sizes[each.depth] = min(max(sizes.get(each.depth, 0), len(each.name)), _NAMES_MAX)
+    for depth, name, value, left in text.lines:
+        head = f"{indent}{'  ' * min(depth, _DEPTH_MAX)}{name.ljust(sizes[depth])}"
+        head = f"{head}  " if name else head
+        if columns(f"{head}{value} {left}") <= room:
+            yield f"{head}{value} {left}".rstrip()
+        else:
+            # What is left out is said on a line that no value can have: those go on behind a mark.
+            yield from hung(head, value, room)
+            yield from [f"{' ' * columns(head)}{left}"] if left else []
+    if not text.lines:
+        yield f"{indent}none"
+
+
+def show_parameters(call: str, params: str, names: Names, indent: str, *, full: bool, err: bool = False) -> bool:
+    """Show the parameters of a call. Returns whether all of it is shown."""
+    text = call_text(params, names.of(call), full=full)
+    for line in lines_of(text, indent):
+        show(line, err=err)
+    return text.is_whole
+
+
+def show_attempt(each: Output, names: Names, indent: str, *, full: bool, is_shown: bool = False) -> None:
+    """A call that was made, or was to be: what became of it, and its parameters unless they have been shown."""
+    show(f"{indent}calls  {plain(f'{each.call} is {each.status} ({each.mutation_id})')}")
+    if not is_shown:
+        show_parameters(each.call, each.params, names, f"{indent}  ", full=full)
+
+
+def is_whole(params: str) -> bool:
+    """Whether a call is shown whole without `--full`."""
+    return call_text(params).is_whole
+
+
+def show_whole(call: str, about: str, params: str, names: Names) -> None:
+    """A call before a question about it: all of it, to the standard error, where the question is."""
+    show(plain(f"{call} ({about}), parameters {names.said(call)}:"), err=True)
+    show_parameters(call, params, names, "  ", full=True, err=True)
