@@ -78,9 +78,14 @@ class Driver:
         view = View(q, workflow)
         if view.active:
             return self._advance(q, view, view.active)
-        if view.unsettled:
+        if view.unsettled and not self._begins_more(q, view):
             return self._settle(q, view, view.unsettled[0])
         return self._unblock(q, view) or self._receive(q) or self._start(q, view) or self._finish(view)
+
+    def _begins_more(self, q: Queries, view: View) -> bool:
+        """Whether something begins beside the open questions before anybody answers one."""
+        all_wait = all(mutation.status is MutationStatus.PENDING for mutation in view.unsettled)
+        return self.scenario.asks_on and all_wait and self._due(q) is not None
 
     def version_id(self, minor: int) -> str:
         return f"ver_{self._prefix}_{minor}"
@@ -178,6 +183,11 @@ class Driver:
 
     def _record(self, run: Run, mutation_id: str, params: str, key: str, item: ItemScope | None = None) -> Op:
         connector = self.scenario.connector
+        if run.stop_until is not None:
+            return ops.UpdateHandlerRunStatus(run.id, RunStatus.PAUSED_TRANSIENT, is_fault=False)
+        if self.scenario.stops and not self.outside.somebody_stopped:
+            self.outside.somebody_stopped = True
+            return ops.StopRun(run.id, until=0, by="ann")
         record = ops.CreateMutation(
             mutation_id,
             run.id,
@@ -238,8 +248,9 @@ class Driver:
         held = reads.events_of_run(q, run.id)
         publishes = (self._event("rows", event.message_id, told) for event in held if run.handler == "file")
         handler = reads.handler(q, self.workflow_id, run.handler)
-        before = json.loads(handler.state)["done"] if handler and handler.state else 0
-        state = json.dumps({"done": before + len(held), "last": json.loads(told)})
+        before: dict[str, Any] = json.loads(handler.state) if handler and handler.state else {"done": 0, "told": []}
+        # Sorted: of two runs that wait side by side, a crash may let the other one go on first.
+        state = json.dumps({"done": before["done"] + len(held), "told": sorted({*before["told"], told})})
         return ops.CommitConsumer(run.id, tuple(publishes), state)
 
     def _digest(self, q: Queries, view: View, run: Run) -> Op:
@@ -296,15 +307,18 @@ class Driver:
     def _decide(self, q: Queries, view: View, mutation: Mutation) -> Op:
         approval = reads.open_approval(q, mutation.id)
         assert approval, "a call that waits has a question"
+        asked = len(reads.approvals_of_mutation(q, mutation.id))
+        if self.scenario.reminds and asked == 1:
+            return ops.AskAgain(approval.id, f"{approval.id}_again")
         was_rejected = any(
             earlier.resolved_by is Resolver.APPROVAL_REJECTED
             for run in view.runs
             for earlier in reads.mutations_of_run(q, run.id)
         )
-        if self.scenario.decision is Decision.SKIP:
-            return ops.RejectMutation(approval.id, "ann", skip=True)
-        if self.scenario.decision is Decision.REJECT_ONCE and not was_rejected:
+        if self.scenario.decision is Decision.REJECT:
             return ops.RejectMutation(approval.id, "ann")
+        if self.scenario.decision is Decision.REJECT_ONCE and not was_rejected:
+            return ops.RejectMutation(approval.id, "ann", retry=True)
         return ops.ApproveMutation(approval.id, "ann")
 
     def _answer(self, mutation: Mutation) -> Op:
@@ -382,7 +396,9 @@ class Driver:
         return ops.PublishEvents(self.workflow_id, tuple(map(self._mail, missing))) if missing else None
 
     def _start(self, q: Queries, view: View) -> Op | None:
-        retry = view.workflow.pending_retry_run_id
+        snapshot = reads.snapshot(q, self.workflow_id)
+        assert snapshot, "what starts exists"
+        retry = snapshot.retry_run_id
         handler = None if retry else self._due(q)
         if retry is None and handler is None:
             return None
@@ -404,7 +420,7 @@ class Driver:
         snapshot = reads.snapshot(q, self.workflow_id)
         assert snapshot, "what starts exists"
         news = [each for each in snapshot.handlers if each.has_news]
-        timed = [each for each in snapshot.handlers if _time_of(each) < FAR]
+        timed = [each for each in snapshot.handlers if _time_of(each) < FAR and not each.is_held]
         return next(iter(news + timed), None)
 
     # Looking.

@@ -59,6 +59,7 @@ class Outside:
         self.access_is_granted = False
         self.connector_is_up = connector_is_up
         self.somebody_paused = False
+        self.somebody_stopped = False
         self._plan = plan
 
     def call(self, mutation: Sent) -> Answer:
@@ -105,7 +106,7 @@ class Outside:
         return tuple((call.target, call.happened) for call in self.calls), *self._flags()
 
     def _flags(self) -> tuple[bool, ...]:
-        return self.access_is_granted, self.connector_is_up, self.somebody_paused
+        return self.access_is_granted, self.connector_is_up, self.somebody_paused, self.somebody_stopped
 
 
 def result_of(mutation: Sent) -> str:

@@ -33,8 +33,8 @@ class Decision(Enum):
     """What the person says who must approve a call."""
 
     APPROVE = "yes"
-    REJECT_ONCE = "no; and yes when asked again"
-    SKIP = "no, and skip it"
+    REJECT_ONCE = "not so; and yes when asked again"
+    REJECT = "no"
 
 
 class Repair(Enum):
@@ -98,6 +98,12 @@ class Scenario:
     repair: Repair = Repair.BY_A_PERSON
     pauses: bool = False
     """Somebody pauses the workflow while a question is open."""
+    reminds: bool = False
+    """Nobody answers the first question about a call in time: it is asked again."""
+    asks_on: bool = False
+    """Nobody answers while there is something to begin beside the questions."""
+    stops: bool = False
+    """Somebody stops the first run that is about to make a call."""
 
     @property
     def is_about_mutations(self) -> bool:
@@ -165,9 +171,18 @@ THE_FIFTEEN: Final = (
 APPROVALS: Final = (
     Scenario("2d approved", connector=Connector(asks_first=True)),
     Scenario(
-        "2d rejected and approved when asked again", connector=Connector(asks_first=True), decision=Decision.REJECT_ONCE
+        "2d sent back and approved when asked again",
+        connector=Connector(asks_first=True),
+        decision=Decision.REJECT_ONCE,
     ),
-    Scenario("2d rejected and skipped", connector=Connector(asks_first=True), decision=Decision.SKIP),
+    Scenario("2d rejected", connector=Connector(asks_first=True), decision=Decision.REJECT),
+    Scenario("2d asked again before it is approved", connector=Connector(asks_first=True), reminds=True),
+    Scenario(
+        "2d two questions at once and the first outcome is unknown",
+        mail=("m1", "m2"),
+        connector=Connector((Answer.APPLIED_BUT_LOST,), asks_first=True),
+        asks_on=True,
+    ),
     Scenario(
         "2d approved and the outcome is unknown", connector=Connector((Answer.APPLIED_BUT_LOST,), asks_first=True)
     ),
@@ -222,9 +237,14 @@ REPAIRS: Final = (
     Scenario("producer fails and a proposal is refused", producer=True, poll=Trouble.LOGIC, repair=Repair.PROPOSED),
 )
 
+STOPS: Final = (
+    Scenario("stopped before its call", stops=True),
+    Scenario("job that is stopped before its call", mail=(), items=("i1",), stops=True),
+)
+
 LIMITS: Final = (
     Scenario("calls are counted before they are made", connector=Connector((Answer.LOST,), per_day=1_000)),
     Scenario("calls in items are counted", mail=(), items=("i1",), connector=Connector((Answer.LOST,), per_day=1_000)),
 )
 
-ALL: Final = THE_FIFTEEN + APPROVALS + RECONCILIATION + ITEMS + REPAIRS + LIMITS
+ALL: Final = THE_FIFTEEN + APPROVALS + RECONCILIATION + ITEMS + REPAIRS + STOPS + LIMITS

@@ -28,7 +28,7 @@ CAST: Final = [
     for name in (
         "02 next fails by its logic",
         "07 outcome unknown and it happened",
-        "2d rejected and skipped",
+        "2d rejected",
         "job that fails inside an item",
     )
 ]

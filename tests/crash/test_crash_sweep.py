@@ -108,6 +108,7 @@ def _is_unfinished(q: Queries, driver: Driver) -> bool:
 def test_a_crash_at_any_commit_leads_to_the_same_end(scenario: Scenario, tmp_path: Path, memory_folder: Path) -> None:
     first, second = Album(), Album(coarse=True)
     undisturbed = live(scenario, tmp_path, None, first)
+    assert undisturbed["unfinished"] == [], "it ends when nothing is held and nothing waits"
     for picture in first.pictures:
         albums = [second] if scenario.is_about_mutations else []
         assert live(scenario, memory_folder, picture, *albums) == undisturbed, f"{scenario.name}: {picture}"

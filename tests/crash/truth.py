@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from keep_storage import invariants, reads
-from keep_storage.model import Event, EventStatus, MutationStatus, Record, Resolver, Run, RunStatus
+from keep_storage.model import Event, EventStatus, Mutation, MutationOutcome, MutationStatus, Record, Run, RunStatus
 from keep_storage.transaction import Queries
 from keep_storage.transitions import UNCERTAIN
 from tests.crash.driver import NO_LIMIT, PERMISSION, TODAY, Driver
@@ -15,6 +15,7 @@ Ending = Mapping[str, object]
 _TIMES: Final = {
     *("created_at", "updated_at", "activated_at", "started_at", "ended_at"),
     *("sent_at", "resolved_at", "next_reconcile_at", "requested_at", "decided_at", "next_attempt_at"),
+    *("doubted_at", "failing_since", "expires_at"),
 }
 
 
@@ -67,6 +68,11 @@ def ending(q: Queries, driver: Driver) -> Ending:
             *reads.unsettled_mutations(q, driver.workflow_id),
             *(run for run in reads.runs(q, driver.workflow_id, limit=NO_LIMIT) if run.status is RunStatus.ACTIVE),
         ],
+        "unfinished": [
+            *(each.message_id for each in reads.peek(q, driver.workflow_id, "mail")),
+            *(event.id for event in events if event.status is EventStatus.RESERVED),
+            *(run.id for run in reads.runs(q, driver.workflow_id, limit=NO_LIMIT) if run.parked),
+        ],
         "handlers": {
             handler.name: (
                 *(handler.state, handler.wake_at, handler.next_run_at),
@@ -100,8 +106,13 @@ def _outcomes(q: Queries, event: Event) -> list[tuple[str, str | None]]:
     return [
         (mutation.status, mutation.result)
         for mutation in ledger
-        if mutation.status is MutationStatus.APPLIED or mutation.resolved_by is Resolver.USER_SKIP
+        if mutation.status is MutationStatus.APPLIED or _is_skipped(q, mutation)
     ]
+
+
+def _is_skipped(q: Queries, mutation: Mutation) -> bool:
+    run = reads.run(q, mutation.run_id)
+    return run is not None and run.mutation_outcome is MutationOutcome.SKIPPED
 
 
 def state(q: Queries, driver: Driver) -> tuple[object, ...]:
@@ -139,7 +150,6 @@ def situation(q: Queries, driver: Driver) -> tuple[object, ...]:
     workflow = reads.workflow(q, driver.workflow_id)
     if workflow is None:
         return ()
-    waiting = workflow.pending_retry_run_id
     items = (reads.item(q, driver.workflow_id, item_id) for item_id in driver.scenario.items)
     runs = reads.runs(q, driver.workflow_id, limit=NO_LIMIT)
     task = reads.open_task(q, driver.workflow_id)
@@ -150,7 +160,11 @@ def situation(q: Queries, driver: Driver) -> tuple[object, ...]:
         *((handler.name, handler.state, handler.next_run_at) for handler in reads.handlers(q, driver.workflow_id)),
         *((event.id, event.status) for event in _events(q, driver)),
         *((item.item_id, item.state, item.is_open) for item in items if item),
-        *(_where(run) for run in runs if run.status is RunStatus.ACTIVE or run.id == waiting),
+        *(
+            _where(run)
+            for run in runs
+            if run.status is RunStatus.ACTIVE or run.parked or run.id == workflow.pending_retry_run_id
+        ),
         *(
             (mutation.status, mutation.reconcile_attempts, reads.open_approval(q, mutation.id) is None)
             for mutation in reads.unsettled_mutations(q, driver.workflow_id)
@@ -159,4 +173,5 @@ def situation(q: Queries, driver: Driver) -> tuple[object, ...]:
 
 
 def _where(run: Run) -> tuple[object, ...]:
-    return (run.handler, run.phase, run.status, run.mutation_outcome, run.retry_of is None)
+    was_stopped = run.stop_until is not None
+    return (run.handler, run.phase, run.status, run.mutation_outcome, run.retry_of is None, run.parked, was_stopped)

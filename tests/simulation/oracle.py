@@ -19,15 +19,42 @@ from tests.simulation.disk import Disk, Move
 from tests.simulation.reckoning import Reckoning
 from tests.simulation.seen import Place, Seen
 from tests.simulation.trace import Trace
-from tests.simulation.weather import Climate
+from tests.simulation.weather import MANY, MINUTE, Climate
 
 _SHALLOW: Final = sum(1 for each in promises().values() if each.mark != "deep")
 
 _UNCERTAIN: Final = ("needs_reconcile", "indeterminate")
 
-# Events of a run that has not committed are in no topic: what a run publishes is there with its commit.
+# Events of a run that has not committed are in no topic: what a run publishes is there with its commit, or with the end
+# of the item in which it was published.
 _PUBLISHED_TOO_SOON: Final = """
-SELECT e.message_id FROM events e JOIN runs r ON r.id = e.created_by_run_id WHERE r.status <> 'committed'"""
+SELECT e.message_id FROM events e JOIN runs r ON r.id = e.created_by_run_id WHERE r.status <> 'committed'
+    AND NOT EXISTS (SELECT 1 FROM items i WHERE i.workflow_id = r.workflow_id AND i.state = 'done'
+        AND e.message_id = r.handler || ':' || i.item_id)"""
+
+# An archived workflow asks nobody: only a run that is still active can have asked a moment ago.
+_ASKED_IN_AN_ARCHIVE: Final = """
+SELECT a.id FROM approvals a JOIN workflows w ON w.id = a.workflow_id AND w.status = 'archived'
+JOIN mutations m ON m.id = a.mutation_id JOIN runs r ON r.id = m.run_id
+WHERE a.status = 'open' AND r.status <> 'active'"""
+
+# When a call was written into the ledger, as the journal counts.
+_RECORDED: Final = """
+SELECT MAX(seq) FROM journal
+WHERE run_id = ? AND operation = 'create_mutation' AND json_extract(changed, '$.mutation') = ?"""
+
+# The last that people had said by then: of the workflow, of the run, of a permission.
+_LAST_STATUS: Final = """
+SELECT operation FROM journal WHERE workflow_id = ? AND seq < ?
+    AND operation IN ('pause_workflow', 'resume_workflow', 'archive_workflow', 'unarchive_workflow')
+ORDER BY seq DESC LIMIT 1"""
+_STOPPED: Final = "SELECT 1 FROM journal WHERE run_id = ? AND operation = 'stop_run' AND seq < ?"
+_LAST_GRANT: Final = """
+SELECT COALESCE(json_extract(j.changed, '$.policy'), 'revoked') FROM journal j
+JOIN runs r ON r.id = ? JOIN script_versions v ON v.id = r.version_id
+WHERE j.workflow_id = r.workflow_id AND j.operation IN ('grant_permission', 'revoke_permission') AND j.seq < ?
+    AND json_extract(j.changed, '$.permission') = ? AND json_extract(j.changed, '$.major') = v.major
+ORDER BY j.seq DESC LIMIT 1"""
 
 # What follows from an event is there only once that event is consumed or skipped: `c0:x` follows from `x`.
 _FOLLOWS_TOO_SOON: Final = """
@@ -36,10 +63,13 @@ JOIN topics b ON b.workflow_id = t.workflow_id AND b.consumer = substr(e.message
 JOIN events s ON s.topic_id = b.id AND s.message_id = substr(e.message_id, instr(e.message_id, ':') + 1)
 WHERE s.status NOT IN ('consumed', 'skipped')"""
 
-# What the policy limits: how many runs of a workflow are parked, how often a connector was asked.
+# What the policy limits: how many runs of a workflow are parked, how often a connector was asked, and a person.
 _LIMITED: Final = """
-SELECT COALESCE((SELECT COUNT(*) FROM runs WHERE parked = 1 GROUP BY workflow_id ORDER BY 1 DESC LIMIT 1), 0),
-    COALESCE((SELECT MAX(reconcile_attempts) FROM mutations), 0)"""
+SELECT COALESCE((SELECT COUNT(*) FROM runs WHERE parked = 1 AND kind = 'consumer'
+        GROUP BY workflow_id ORDER BY 1 DESC LIMIT 1), 0),
+    COALESCE((SELECT MAX(reconcile_attempts) FROM mutations), 0),
+    COALESCE((SELECT COUNT(*) FROM approvals a JOIN mutations m ON m.id = a.mutation_id AND m.item_id IS NULL
+        GROUP BY a.mutation_id ORDER BY 1 DESC LIMIT 1), 0)"""
 
 # A run has taken an event, and an older one of the same topic was there for it.
 _OVERTAKEN: Final = """
@@ -49,21 +79,24 @@ WHERE e.reserved_by_run_id = ? LIMIT 1"""
 # What should have been done by now: a question that has expired, a doubt that is to be looked into, a handler that was
 # to run by the clock.
 _OVERDUE: Final = """
-SELECT a.id, 'has expired, and is still a question' FROM approvals a JOIN workflows w ON w.id = a.workflow_id
-WHERE a.status = 'open' AND w.status <> 'archived' AND a.expires_at < ?
-UNION ALL SELECT m.id, 'should have been looked for outside' FROM mutations m
-JOIN workflows w ON w.id = m.workflow_id WHERE w.status <> 'archived' AND m.next_reconcile_at < ?
+SELECT a.id, 'has expired, and is still a question' FROM approvals a WHERE a.status = 'open' AND a.expires_at < ?
+UNION ALL SELECT m.id, 'should have been looked for outside' FROM mutations m WHERE m.next_reconcile_at < ?
 UNION ALL SELECT h.name, 'should have run by the clock' FROM handlers h JOIN workflows w ON w.id = h.workflow_id
 WHERE h.declared = 1 AND w.status = 'active' AND w.error = '' AND w.maintenance = 0 AND w.pending_retry_run_id IS NULL
-    AND COALESCE(h.next_run_at, h.wake_at) < ? AND COALESCE(h.retry_at, 0) < ? LIMIT 1"""
+    AND COALESCE(h.next_run_at, h.wake_at) < ? AND COALESCE(h.retry_at, 0) < ?
+    AND NOT EXISTS (SELECT 1 FROM runs r WHERE r.workflow_id = w.id AND r.parked = 1 AND r.handler = h.name
+        AND r.kind = 'job') LIMIT 1"""
+
+_OURS: Final = {
+    "an event is there before the run that published it committed": _PUBLISHED_TOO_SOON,
+    "an event is there before the one that it follows from was finished": _FOLLOWS_TOO_SOON,
+    "an archived workflow asks a person": _ASKED_IN_AN_ARCHIVE,
+}
+"""Promises that the storage's own invariants do not have."""
 
 _ANYTHING_BROKEN: Final = " UNION ALL ".join(
     f"SELECT 1 WHERE EXISTS ({sql})"  # our own text
-    for sql in [
-        _PUBLISHED_TOO_SOON,
-        _FOLLOWS_TOO_SOON,
-        *(each.sql for each in promises().values() if each.mark != "deep"),
-    ]
+    for sql in [*_OURS.values(), *(each.sql for each in promises().values() if each.mark != "deep")]
 )
 """All promises that are checked at every transaction, asked at once. Which one it was is asked again by name."""
 
@@ -108,6 +141,18 @@ class Oracle:
             for place in self._places_of(mutation_id):
                 self._seen.excused[place] += 1
 
+    def put_right(self, mutation_id: str) -> None:
+        """A person has amended the result that was given by mistake: from here on the true one counts."""
+        del self._seen.lies[mutation_id]
+
+    def refuses(self, approval_id: str) -> None:
+        """A person is about to say no to a call."""
+        self._seen.refused.setdefault(approval_id, False)
+
+    def refused(self, approval_id: str) -> None:
+        """That was answered: the call is not made, and nobody is asked about it again."""
+        self._seen.refused[approval_id] = True
+
     def wants_again(self, workflow_id: str, item_id: str) -> None:
         """A person wants an item processed anew."""
         for method in ("add", "put"):
@@ -138,18 +183,6 @@ class Oracle:
         self._seen.wanted.add(source)
         self._seen.unwanted.discard(source)
 
-    # What happens inside.
-
-    def begins(self, workflow_id: str) -> None:
-        """A piece of work begins. What it may call is what is granted now: a grant is taken back for the next one."""
-        self._seen.allowed[workflow_id] = dict(
-            self._rows(
-                "SELECT g.permission, g.policy FROM grants g JOIN script_versions v ON v.major = g.major "
-                "JOIN workflows w ON w.id = g.workflow_id AND w.active_version_id = v.id WHERE w.id = ?",
-                workflow_id,
-            )
-        )
-
     # What happens outside.
 
     def arrives(self, call: MutationCall) -> None:
@@ -160,17 +193,27 @@ class Oracle:
         if statuses != ["in_flight"]:
             self.wrong(f"a call was made that the ledger has as {statuses}, not as in_flight")
             return
-        self._check_permission(call, found[0][1])
+        self._check_what_people_said(call, found[0][1])
         self._check_order(call)
 
-    def _check_permission(self, call: MutationCall, method: str) -> None:
-        """It is granted, and if a person is to be asked first, one has said yes. What was approved needs no grant."""
+    def _check_what_people_said(self, call: MutationCall, method: str) -> None:
+        """When it was recorded nobody had stopped it, it was granted, and nobody was to be asked first.
+
+        What was approved needs nothing else.
+        """
         if self._rows("SELECT 1 FROM approvals WHERE mutation_id = ? AND status = 'approved'", call.mutation_id):
             return
-        policy = self._seen.allowed.get(call.workflow_id, {}).get(f"shop.{method}")
+        [(recorded,)] = self._rows(_RECORDED, call.run_id, call.mutation_id)
+        said = self._rows(_LAST_STATUS, call.workflow_id, recorded)
+        if said and said[0][0] != "resume_workflow":
+            self.wrong(f"a call of {method} was recorded after {said[0][0]}")
+        if self._rows(_STOPPED, call.run_id, recorded):
+            self.wrong(f"a call of {method} was recorded after a person had stopped its run")
+        granted = self._rows(_LAST_GRANT, call.run_id, recorded, f"shop.{method}")
+        policy = granted[0][0] if granted else "revoked"
         if policy != "allow":
-            said = "needs an approval" if policy == "ask" else "is not granted"
-            self.wrong(f"a call of {method} was made, which {said}")
+            why = "needs an approval" if policy == "ask" else "is not granted"
+            self.wrong(f"a call of {method} was made, which {why}")
 
     def _check_order(self, call: MutationCall) -> None:
         """Beside a call whose outcome nobody knows, nothing is done about the same thing."""
@@ -225,22 +268,31 @@ class Oracle:
         for move in self.disk.moves():
             self._check_move(move)
         if self._rows(_ANYTHING_BROKEN):
-            broken = invariants.check(self.disk.queries(), deep=False)
-            self.wrong(str(broken[0]) if broken else "an event is there before the run that published it committed")
-        [(parked, checks)] = self._rows(_LIMITED)
+            self.wrong(self._what_is_broken())
+        [(parked, checks, asked)] = self._rows(_LIMITED)
+        if asked > 1 + self._policy.approval_reminders:
+            self.wrong(f"a person was asked {asked} times; {1 + self._policy.approval_reminders} are the most")
         if parked > self._policy.parked_max:
             self.wrong(f"{parked} runs are parked; {self._policy.parked_max} may be")
         if checks > self._policy.reconcile.attempts_max:
             self.wrong(f"a connector was asked {checks} times; {self._policy.reconcile.attempts_max} are the most")
-        figures.invariants += _SHALLOW + 7
+        figures.invariants += _SHALLOW + 9
         self._check_pending()
         self._check_script()
+
+    def _what_is_broken(self) -> str:
+        assert self.disk is not None, "the story has begun"
+        broken = [str(each) for each in invariants.check(self.disk.queries(), deep=False)]
+        return [*broken, *(words for words, sql in _OURS.items() if self._rows(sql))][0]
 
     def _check_move(self, move: Move) -> None:
         if move.kind in ("wrong", "early"):
             # The clock may have been set back since it was found to be time.
             if move.kind == "wrong" or not self._climate.clock_jumps:
                 self.wrong(f"{self._trace.short(move.what)} {move.after}")
+            return
+        if (move.kind, move.before, move.after) == ("mutation", "applied", "applied"):
+            self._check_amended(move)
             return
         if why := self._trace.moved(*move):
             self.wrong(why)
@@ -254,19 +306,50 @@ class Oracle:
                 self._check_state(move)
             case "status", _, "paused:transient" | "failed:logic":
                 self._check_stop(move)
+            case "status", _, "paused:approval":
+                self._check_parked(move)
+
+    def _check_amended(self, move: Move) -> None:
+        """A result is put right only as long as nothing has used it, and only what a person gave."""
+        name = self._trace.short(move.what)
+        self._trace.note(self._trace.short(move.workflow_id), "mutation", name, "amended")
+        by, used = self._rows(
+            "SELECT m.resolved_by, EXISTS (SELECT 1 FROM runs r WHERE r.retry_of = m.run_id) FROM mutations m "
+            "WHERE m.id = ?",
+            move.what,
+        )[0]
+        if by != "user_assert_applied" or used:
+            self.wrong(f"the result of {name} was changed, which {by} gave{' and a run has used' if used else ''}")
+
+    def _check_parked(self, move: Move) -> None:
+        """A question holds only what it is about, as long as there are not too many."""
+        is_asked, parked, kind = self._rows(
+            "SELECT EXISTS (SELECT 1 FROM mutations m WHERE m.run_id = r.id AND m.status = 'pending'), "
+            "r.parked, r.kind FROM runs r WHERE r.id = ?",
+            move.what,
+        )[0]
+        if is_asked and not parked and (kind == "job" or self._policy.parked_max >= MANY):
+            self.wrong(f"the question of {self._trace.short(move.what)} stops its workflow")
 
     def _check_stop(self, move: Move) -> None:
         """What may pass is not tried for ever, and only what is the script's fault is held against it."""
-        failures, words = self._rows(
-            "SELECT h.failures, r.error_message FROM runs r "
+        failures, lasted_ms, words = self._rows(
+            "SELECT h.failures, COALESCE(r.ended_at - h.failing_since, 0), r.error_message FROM runs r "
             "JOIN handlers h ON h.workflow_id = r.workflow_id AND h.name = r.handler WHERE r.id = ?",
             move.what,
         )[0]
         name = self._trace.short(move.what)
         if move.after == "failed:logic" and "poison" not in words and "shop." not in words:
             self.wrong(f"{name} is held against its script: {words}")
-        if move.after == "paused:transient" and failures >= self._policy.retry.attempts_max:
+        # What people stop or skip is no failure: only the words of a connector are.
+        has_failed = move.after == "paused:transient" and "shop." in words
+        if has_failed and failures >= self._policy.retry.attempts_max:
             self.wrong(f"{name} is tried again after {failures} failures in a row")
+        # What is decided waits for a storage that cannot write; a clock that is set in between is no measure.
+        too_long_ms = self._policy.give_up_after_ms + 2 * MINUTE
+        is_late = lasted_ms >= too_long_ms and not self._climate.clock_jumps
+        if has_failed and is_late:
+            self.wrong(f"{name} is tried again though its handler has failed for {lasted_ms} ms: {words}")
 
     def _handler_of(self, move: Move) -> tuple[str, str]:
         return move.workflow_id, self._rows("SELECT handler FROM runs WHERE id = ?", move.what)[0][0]
@@ -282,7 +365,8 @@ class Oracle:
             given = msgspec.json.decode(prepared)["data"]["times"]
             if given != times:
                 self.wrong(f"{name} of {handler} was given the state of commit {given}; the last one was {times}")
-            overtaken = self._rows(_OVERTAKEN, move.what) if self._climate.unknown == "pause" else []
+            parks = self._climate.unknown == "park" or self._climate.asks
+            overtaken = self._rows(_OVERTAKEN, move.what) if not parks else []
             if overtaken:
                 self.wrong(f"{name} of {handler} has taken an event before {overtaken[0][0]!r}, which is older")
         elif left is not None:

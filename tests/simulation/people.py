@@ -42,10 +42,12 @@ class People:
         self._waiting: Counter[str] = Counter()
         self.in_a_hurry: dict[Point, Action] = {
             Point.INVOKED: self._publish,
+            Point.RECORD: self._interfere,
             Point.RECORDED: self._meddle,
             Point.CHECK: self._meddle,
         }
-        """What somebody may do the very moment a handler has looked, a call is made, a connector is asked."""
+        """What somebody may do the very moment a handler has looked, a call is to be recorded or is made, a connector
+        is asked."""
 
     @property
     def still_waiting(self) -> str:
@@ -102,11 +104,13 @@ class People:
             (self._roll_back, 2),
             (self._item, 4),
             (self._meddle, 4),
+            (self._stop_run, 5),
+            (self._unarchive, 12 if climate.archives else 0),
             (self._revoke, 6 if climate.revokes else 0),
             (self._give, 4 if climate.revokes else 0),
             (self._set_clock, 5 if climate.clock_jumps else 0),
             (self._restart, 2),
-            (self._archive, 2 if climate.archives else 0),
+            (self._archive, 12 if climate.archives else 0),
         ]
 
     async def attempt(self, name: str, work: Callable[[], Awaitable[str]]) -> str:
@@ -195,6 +199,8 @@ class People:
         if lie:
             happened = not happened
             story.oracle.lied(asked.mutation_id, "happened" if happened else "did_not_happen")
+        if happened and truth is not None and drawn > 0.6:
+            return await self._slip(keep, asked, {"id": truth.result.id})
         if happened:
             result = {"id": truth.result.id if truth is not None else "made up"}
             await self._say(keep, asked, "happened", result)
@@ -202,6 +208,18 @@ class People:
             await self._say(keep, asked, "did_not_happen")
         said = "happened" if happened else "did not happen"
         return f"{story.trace.short(asked.mutation_id)} {said}{' (a lie)' if lie else ''}"
+
+    async def _slip(self, keep: Keep, asked: Escalation, result: object) -> str:
+        """Say that it happened, with a slip of the pen; then put that right, if nobody has used it yet."""
+        story, name = self._story, self._story.trace.short(asked.mutation_id)
+        story.oracle.lied(asked.mutation_id, "happened")
+        await self._say(keep, asked, "happened", {"id": "a slip"})
+        try:
+            await keep.amend(asked.mutation_id, result=result, by="ann", why="a slip", version=asked.version + 1)
+        except Rejected:
+            return f"{name} happened, with a slip"
+        story.oracle.put_right(asked.mutation_id)
+        return f"{name} happened, after a slip"
 
     async def _say(self, keep: Keep, asked: Escalation, verdict: Verdict, result: object = None) -> None:
         said = await keep.resolve(asked.mutation_id, verdict, by="ann", result=result, version=asked.version)
@@ -232,8 +250,51 @@ class People:
         if drawn < 0.7:
             await keep.approve(approval_id, by="ann")
             return f"{name} approved"
-        await keep.reject(approval_id, by="ann", skip=drawn < 0.85)
-        return f"{name} rejected{' and skipped' if drawn < 0.85 else ''}"
+        retry = drawn < 0.85
+        if not retry:
+            self._story.oracle.refuses(approval_id)
+        await keep.reject(approval_id, by="ann", why="not this one", retry=retry)
+        if not retry:
+            self._story.oracle.refused(approval_id)
+        return f"{name} rejected{', to be prepared anew' if retry else ''}"
+
+    async def decide(self, keep: Keep, flow: str, rng: random.Random) -> str:
+        """Skip or reprocess the items that need somebody."""
+        said = []
+        for item in await keep.items(flow, state="needs_attention"):
+            said.append(await self._decide(keep, flow, item.item_id, skip=rng.random() < 0.5))
+        return ", ".join(said)
+
+    async def _decide(self, keep: Keep, flow: str, item: str, *, skip: bool) -> str:
+        workflow_id = (await keep.workflow(flow)).id
+        if skip:
+            await keep.skip_item(workflow_id, item, by="ann")
+            return f"{flow} {item} skipped"
+        self._story.oracle.wants_again(workflow_id, item)
+        await keep.reprocess_item(workflow_id, item, by="ann")
+        self._story.oracle.has_it_again(workflow_id, item)
+        return f"{flow} {item} again"
+
+    async def _interfere(self, keep: Keep, rng: random.Random) -> str:
+        """Stop what is about to be done, in one of the ways there are."""
+        climate = self._story.climate
+        ways = [self._pause, self._stop_run, *([self._revoke] if climate.revokes else [])]
+        return await rng.choice(ways)(keep, rng)
+
+    async def _stop_run(self, keep: Keep, rng: random.Random) -> str:
+        flow = rng.choice(self._story.flows)
+        return f"{flow} {self._story.trace.short(await keep.stop_run(flow, by='ann'))}"
+
+    async def _unarchive(self, keep: Keep, rng: random.Random) -> str:
+        """Bring one back, if there is one; who brings back a workflow of a story also looks after it."""
+        story = self._story
+        if not story.archived:
+            return ""
+        back = await keep.unarchive(rng.choice(story.archived).id, by="ann")
+        story.archived = [each for each in story.archived if each.id != back.id]
+        if back.name in story.specs and back.name not in story.flows:
+            story.flows.append(back.name)
+        return f"{back.name} as {back.status}"
 
     async def _clear(self, keep: Keep, rng: random.Random) -> str:
         stopped = [each.name for each in await keep.workflows() if each.error]
@@ -278,7 +339,7 @@ class People:
                 await keep.refuse_repair(flow, by="ann", why="no")
                 return f"{flow} refused a repair"
             self._story.oracle.wanted(proposal.source)
-            await keep.accept_repair(flow, by="ann")
+            await keep.accept_repair(flow, proposal.version, by="ann")
             return f"{flow} accepted a repair"
         return await self.deploy(keep, flow, rng, mended=True)
 
@@ -315,14 +376,7 @@ class People:
     async def _item(self, keep: Keep, rng: random.Random) -> str:
         flow = rng.choice(self._story.flows)
         item = rng.choice(self._story.chores[flow])
-        if rng.random() < 0.4:
-            await keep.skip_item(flow, item, by="ann")
-            return f"{flow} {item} skipped"
-        workflow_id = (await keep.workflow(flow)).id
-        self._story.oracle.wants_again(workflow_id, item)
-        await keep.reprocess_item(workflow_id, item, by="ann")
-        self._story.oracle.has_it_again(workflow_id, item)
-        return f"{flow} {item} again"
+        return await self._decide(keep, flow, item, skip=rng.random() < 0.4)
 
     async def _archive(self, keep: Keep, rng: random.Random) -> str:
         """End a workflow: one that runs, or one that nobody ever started."""
@@ -331,21 +385,30 @@ class People:
             spare = f"spare{rng.randrange(1000)}"
             source = scripts.source(scripts.make(random.Random(1), spare))
             await keep.deploy(source, grants="all", start=False)
-            return f"{(await keep.archive(spare)).name} before it began"
+            story.archived.append(await keep.archive(spare))
+            return f"{spare} before it began"
         if drawn < 0.6:
             draft = await story.apply(CreateWorkflow(story.new_id("wf"), f"draft{rng.randrange(1000)}"))
-            return f"{(await keep.archive(draft.id)).name} as a draft"
+            story.archived.append(await keep.archive(draft.id))
+            return f"{draft.name} as a draft"
         flow = rng.choice(story.flows)
         if len(story.flows) == 1:
             return ""
-        archived = await keep.archive(flow)
+        # Taken off the list first: two people at once would archive the last two.
         story.flows.remove(flow)
+        try:
+            archived = await keep.archive(flow)
+        except BaseException:
+            # Who was not answered may have got what he wanted.
+            if not story.is_archived(flow):
+                story.flows.append(flow)
+            raise
+        story.archived.append(archived)
         return f"{archived.name}"
 
     async def _set_clock(self, _: Keep, rng: random.Random) -> str:
         ms = rng.choice([-3_600_000, -60_000, 30_000, 600_000, 7_200_000])
-        self._story.time.jump(ms)
-        self._story.trace.figures.clock_jumps += 1
+        self._story.set_clock(ms)
         return f"by {ms} ms"
 
     async def _restart(self, _: Keep, __: random.Random) -> str:

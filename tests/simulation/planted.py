@@ -132,6 +132,18 @@ BUGS: Final = (
         "            case Returned(value=NotApplied()) if waited_ms < 0:\n",
     ),
     Bug(
+        "a clock that is set forward makes an absence believed",
+        "keep_actors/reconcile.py",
+        "    waited_ms = host.call_times.waited_ms(mutation.id, lasted_ms)\n",
+        "    waited_ms = host.time.now() - (mutation.sent_at or 0) - lasted_ms\n",
+    ),
+    Bug(
+        "a process believes the absence of what another one sent at once",
+        "keep_actors/call_times.py",
+        "(over if over is not None else self._started + timeout_ms)",
+        "(over or 0)",
+    ),
+    Bug(
         "a connector that cannot tell is taken to have found nothing",
         "keep_actors/reconcile.py",
         "            return _not_yet(mutation, verdict, policy, now, rng)\n",
@@ -224,8 +236,8 @@ BUGS: Final = (
     Bug(
         "what is not granted is called all the same",
         "keep_actors/outside.py",
-        "    if method.permission not in context.envelope:\n        raise",
-        "    if method.permission not in context.envelope:\n        return\n        raise",
+        "    if method.permission not in context.envelope:\n        words",
+        "    if method.permission not in context.envelope:\n        return\n        words",
     ),
     Bug(
         "the first state of a handler is kept for ever",
@@ -290,7 +302,7 @@ BUGS: Final = (
     Bug(
         "a connector that cannot tell is asked for ever",
         "keep_actors/reconcile.py",
-        "    if attempts >= policy.reconcile.attempts_max or too_long:\n",
+        "    if policy.reconcile.is_used_up(attempts) or too_long:\n",
         "    if attempts < 0:\n",
     ),
     Bug(
@@ -302,7 +314,7 @@ BUGS: Final = (
     Bug(
         "what may pass is tried for ever",
         "keep_actors/failures.py",
-        "    if failures >= policy.retry.attempts_max:\n",
+        "    if now - since >= policy.give_up_after_ms or policy.retry.is_used_up(failures):\n",
         "    if failures < 0:\n",
     ),
     Bug(
@@ -328,6 +340,60 @@ BUGS: Final = (
         "keep_actors/workflow_actor.py",
         "                self._between.append(message)\n",
         "                await self._do_between(message)\n",
+    ),
+    Bug(
+        "what an item publishes waits for the end of its job",
+        "keep_actors/requests.py",
+        "        return items.publishes if items is not None and items.is_open else self._context.publishes\n",
+        "        return self._context.publishes\n",
+    ),
+    Bug(
+        "the same call in other words is another one",
+        "keep_actors/items.py",
+        "        key = _identity(item, method, method.identity_of(params), subkey)\n",
+        "        return _identity(item, method, text, subkey)\n",
+    ),
+    Bug(
+        "a call is recorded whatever a person has said since it was wanted",
+        "storage/keep_storage/mutations.py",
+        "    _nobody_has_stopped_it(tx, run, op)\n",
+        "",
+    ),
+    Bug(
+        "a call that a person refused is prepared and asked for again",
+        "storage/keep_storage/approvals.py",
+        "    outcome = MutationOutcome.FAILURE if op.retry else MutationOutcome.SKIPPED\n",
+        "    outcome = MutationOutcome.FAILURE\n",
+    ),
+    Bug(
+        "a question is asked for ever",
+        "keep_actors/workflow_actor.py",
+        "            if asked <= policy.approval_reminders and ",
+        "            if asked <= policy.approval_reminders + 99 and ",
+    ),
+    Bug(
+        "a question stops its whole workflow",
+        "storage/keep_storage/runs.py",
+        "        case Disposition.HOLD_FOR_APPROVAL:\n            return parks\n",
+        "        case Disposition.HOLD_FOR_APPROVAL:\n            return False\n",
+    ),
+    Bug(
+        "a question is asked beside the work though too many are open",
+        "keep_actors/workflow_actor.py",
+        "            parks=handler.kind is HandlerKind.JOB or outlook.snapshot.parked < policy.parked_max,\n",
+        "            parks=True,\n",
+    ),
+    Bug(
+        "the archive leaves its questions open",
+        "storage/keep_storage/archive.py",
+        "    for approval in rows.open_approvals(tx, op.workflow_id):\n",
+        "    for approval in rows.open_approvals(tx, op.workflow_id)[:0]:\n",
+    ),
+    Bug(
+        "a result that `next` has used can be amended",
+        "storage/keep_storage/amendments.py",
+        "    if user is not None:\n",
+        "    if user is None and run.parked:\n",
     ),
 )
 

@@ -38,6 +38,7 @@ class Reckoning:
         self._check_runs()
         self._check_effects_of_consumed()
         self._check_items()
+        self._check_refusals()
         self._check_last_runs()
         self._check_journal()
 
@@ -142,6 +143,8 @@ class Reckoning:
             if job is not None and calls != len(job.methods):
                 name = self._trace.short(workflow_id)
                 self._wrong(f"item {item_id!r} of {name} is done at attempt {attempt}, with {calls} calls")
+            if job is not None and job.publishes and not self._event(workflow_id, "t0", f"{job.name}:{item_id}"):
+                self._wrong(f"item {item_id!r} is done, and the event that it published is not there")
 
         for (workflow_id, item_id), times in self._seen.again.items():
             [(attempt,)] = self._rows(
@@ -149,6 +152,30 @@ class Reckoning:
             )
             if attempt < 1 + times:
                 self._wrong(f"item {item_id!r} was wanted {times} times more, and is at attempt {attempt}")
+
+    def _check_refusals(self) -> None:
+        """A no is a no: what the call was about is skipped, and the call was never made."""
+        for approval_id, is_answered in self._seen.refused.items():
+            [(status, mutation, run_id, item_id, attempt, workflow_id)] = self._rows(
+                "SELECT a.status, m.status, m.run_id, m.item_id, m.item_attempt, m.workflow_id "
+                "FROM approvals a JOIN mutations m ON m.id = a.mutation_id WHERE a.id = ?",
+                approval_id,
+            )
+            name = self._trace.short(approval_id)
+            if status != "rejected":
+                if is_answered:
+                    self._wrong(f"somebody was told that {name} is refused, and it is {status}")
+                continue
+            left = self._rows(
+                "SELECT e.status FROM reservations h JOIN events e ON e.id = h.event_id WHERE h.run_id = ? "
+                "UNION SELECT state FROM items WHERE workflow_id = ? AND item_id = ? AND attempt = ?",
+                run_id,
+                workflow_id,
+                item_id,
+                attempt,
+            )
+            if is_answered and (mutation != "failed" or {each for (each,) in left} != {"skipped"}):
+                self._wrong(f"{name} was refused, and what it is about is {left}, the call {mutation}")
 
     def _check_last_runs(self) -> None:
         """A run that had chosen nothing and stopped is followed by another, though there is no event to ask for it."""

@@ -48,6 +48,10 @@ class Job(msgspec.Struct, frozen=True):
 
     name: str
     methods: tuple[str, ...]
+    publishes: bool = False
+    """Whether it publishes an event about each chore, inside the item."""
+    words: str = ""
+    """What it says with each call. Another version may say it in other words, and means the same."""
 
 
 class Spec(msgspec.Struct, frozen=True):
@@ -67,7 +71,10 @@ def make(rng: random.Random, name: str) -> Spec:
     consumers = tuple(_consumer(rng, number, topics) for number in range(length))
     methods = rng.choice([("put",), ("add",), ("put", "add")])
     job = Job("sweep", methods) if rng.random() < 0.25 else None
-    return Spec(name, 1, topics, rng.choice([0, 0, 4, 9]), consumers, job)
+    spec = Spec(name, 1, topics, rng.choice([0, 0, 4, 9]), consumers, job)
+    if job is not None:
+        job = msgspec.structs.replace(job, publishes=rng.random() < 0.6, words="v1")
+    return msgspec.structs.replace(spec, job=job)
 
 
 def _consumer(rng: random.Random, number: int, topics: tuple[str, ...]) -> Consumer:
@@ -97,7 +104,10 @@ def changed(rng: random.Random, spec: Spec, *, mended: bool) -> Spec:
         consumers.append(
             msgspec.structs.replace(each, batch=rng.choice([1, 2, 3]), reads=rng.random() < 0.3, throws=throws)
         )
-    return msgspec.structs.replace(spec, version=spec.version + 1, consumers=tuple(consumers))
+    job = spec.job
+    if job is not None and rng.random() < 0.3:
+        job = msgspec.structs.replace(job, words=f"v{spec.version + 1}")
+    return msgspec.structs.replace(spec, version=spec.version + 1, consumers=tuple(consumers), job=job)
 
 
 @lru_cache(maxsize=4096)
@@ -218,14 +228,18 @@ def _consumer_text(spec: Spec, each: Consumer) -> str:
 
 def _job_text(spec: Spec, job: Job) -> str:
     calls = "\n        ".join(
-        f'await ctx.shop.{method}({{ flow: FLOW, by: "{job.name}", ids: [id] }});' for method in job.methods
+        f'await ctx.shop.{method}({{ flow: FLOW, by: "{job.name}", ids: [id], words: "{job.words}" }});'
+        for method in job.methods
     )
+    publish = f"""await ctx.publish("t0", {{
+          messageId: `{job.name}:${{id}}`, title: `Done ${{id}}`, payload: {{ n: 1, poison: false, k: "a" }} }});"""
     return f"""async handler(ctx, state) {{
     const chores = await ctx.shop.chores({{ flow: FLOW }});
     for (const id of chores)
       await ctx.withItem(id, `Chore ${{id}}`, async () => {{
         if (ctx.item.isDone) return;
         {calls}
+        {publish if job.publishes else ""}
       }});
     return {{ done: chores.length, times: (state?.times ?? 0) + 1 }};
   }}"""
@@ -324,7 +338,12 @@ def _sweep(spec: Spec, job: Job, state: Any) -> Steps:
         opened = yield "item_open", "withItem", {"id": chore, "title": f"Chore {chore}"}
         if not opened["isDone"]:
             for method in job.methods:
-                yield "mutation", f"shop.{method}", {"flow": spec.name, "by": job.name, "ids": [chore]}
+                params = {"flow": spec.name, "by": job.name, "ids": [chore], "words": job.words}
+                yield "mutation", f"shop.{method}", params
+            if job.publishes:
+                payload = {"n": 1, "poison": False, "k": "a"}
+                event = {"messageId": f"{job.name}:{chore}", "title": f"Done {chore}", "payload": payload}
+                yield "publish", "publish", {"topic": "t0", "event": event}
         yield "item_close", "withItem", {"id": chore}
     return {"done": len(chores), "times": _times(state) + 1}
 

@@ -23,8 +23,8 @@ class Seen:
     """Events that somebody was told are there: workflow, topic, message id."""
     again: Counter[tuple[str, str]] = field(default_factory=Counter)
     """How often somebody was told that an item is processed anew."""
-    allowed: dict[str, dict[str, str]] = field(default_factory=dict)
-    """What the work that is under way in a workflow may call, and whether it has to ask: permission and policy."""
+    refused: dict[str, bool] = field(default_factory=dict)
+    """Questions to which a person has said no, or was about to: whether that was answered."""
     times: dict[tuple[str, str], int] = field(default_factory=dict)
     """How often each handler has committed, as its own state counts."""
     last_runs: dict[tuple[str, str], str] = field(default_factory=dict)

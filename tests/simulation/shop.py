@@ -56,14 +56,14 @@ class Shop(Connector):
         raise NotImplementedError(flow)
 
     @mutation(timeout_ms=TIMEOUT_MS)
-    async def add(self, flow: str, by: str, ids: list[str]) -> Receipt:
+    async def add(self, flow: str, by: str, ids: list[str], words: str = "") -> Receipt:
         """Nobody can find out afterwards whether this happened."""
-        raise NotImplementedError(flow, by, ids)
+        raise NotImplementedError(flow, by, ids, words)
 
     @mutation(timeout_ms=TIMEOUT_MS, settle_ms=SETTLE_MS)
-    async def put(self, flow: str, by: str, ids: list[str]) -> Receipt:
+    async def put(self, flow: str, by: str, ids: list[str], words: str = "") -> Receipt:
         """This can be looked for."""
-        raise NotImplementedError(flow, by, ids)
+        raise NotImplementedError(flow, by, ids, words)
 
     @put.reconcile
     async def find(self, call: MutationCall) -> Applied | NotApplied | Retry:
@@ -71,13 +71,19 @@ class Shop(Connector):
 
 
 class Moods:
-    """How the shop behaves at each call. `arrives` is told of every mutation before anything else happens."""
+    """How the shop behaves at each call. `arrives` is told of every mutation before anything else happens.
 
-    def __init__(self, rng: random.Random, bad: float, arrives: Callable[[MutationCall], None]) -> None:
+    `lost_sight` is told of each that is on its way, of which nobody will hear.
+    """
+
+    def __init__(
+        self, rng: random.Random, bad: float, arrives: Callable[[MutationCall], None], lost_sight: Callable[[], None]
+    ) -> None:
         self.on = True
         self._rng = rng
         self._bad = bad
         self._arrives = arrives
+        self._lost_sight = lost_sight
 
     def __call__(self, method: str) -> Step:
         rng = self._rng
@@ -107,25 +113,22 @@ class Moods:
             finally:
                 # Cut off on its way, by a timeout or by the end of its process: it may still arrive, or not.
                 if not landed and self._rng.random() < 0.5:
-                    _lands(attempt, self._rng.choice([0, 5_000, SETTLE_MS]))
+                    self._lands(attempt, self._rng.choice([0, 5_000, SETTLE_MS]))
 
         return arriving
 
     async def _on_its_way(self, attempt: Attempt) -> Any:
-        _lands(attempt, self._rng.choice([1_000, 10_000, SETTLE_MS]))
+        self._lands(attempt, self._rng.choice([1_000, 10_000, SETTLE_MS]))
         raise Uncertain("simulated: the connection broke")
+
+    def _lands(self, attempt: Attempt, after_ms: int) -> None:
+        """It happens later, but not later than the connector has promised."""
+        attempt.do_later(after_ms, within_ms=TIMEOUT_MS + SETTLE_MS - 1)
+        self._lost_sight()
 
     async def _does_and_hangs(self, attempt: Attempt) -> Any:
         attempt.do()
         await anyio.sleep(10 * TIMEOUT_MS)
-
-
-def _lands(attempt: Attempt, after_ms: int) -> None:
-    """It happens later, but not later than the connector has promised."""
-    assert isinstance(attempt.call, MutationCall), "only a mutation lands"
-    sent_at = attempt.call.sent_at
-    assert sent_at is not None, "a call that is made was sent"
-    attempt.do_later(after_ms, not_after=sent_at + TIMEOUT_MS + SETTLE_MS - 1)
 
 
 def _after(latency_s: float, step: Step) -> Step:

@@ -64,9 +64,6 @@ class StandIn:
         """Give the request its answer."""
         self._answer = await self._here.run(lambda: _decode(value))
 
-    async def reject(self, _: int, message: str) -> None:
-        raise AssertionError(f"the runtime rejects nothing: {message}")
-
     async def refuse(self, reason: str) -> Refused:
         """End it."""
         self.terminal = Refused(reason=reason)
@@ -78,7 +75,7 @@ class StandIn:
         try:
             kind, name, params = self._steps.send(self._answer)
         except StopIteration as end:
-            return Value(value=_encode(end.value).decode())
+            return Value(value=_encode(end.value).decode(), is_given=end.value is not None)
         except scripts.Poison:
             return ScriptError(phase="run", name="Error", message="poison")
         self._answer = None

@@ -22,14 +22,14 @@ from keep_actors.testing.seeded import START
 from keep_sandbox.limits import TRUSTED_LIMITS
 from keep_storage.errors import StorageUnavailable
 from keep_storage.ids import Ids, Kind
-from keep_storage.model import WorkflowStatus
+from keep_storage.model import Workflow, WorkflowStatus
 from keep_storage.operations import Operation
 from tests.simulation import scripts, weather
 from tests.simulation.disk import Disk, DiskOfAProcess
 from tests.simulation.mender import Mender
 from tests.simulation.oracle import Oracle
 from tests.simulation.people import People, asking
-from tests.simulation.shop import Moods, Order, fake_shop
+from tests.simulation.shop import SETTLE_MS, TIMEOUT_MS, Moods, Order, fake_shop
 from tests.simulation.standin import StandInPool
 from tests.simulation.trace import Figures, Trace
 from tests.simulation.weather import Climate, Storm, Struck
@@ -80,11 +80,12 @@ class Story:
         self.climate = climate
         self.time = LoopTime()
         self.trace = Trace()
-        self.world = Outside(self.time.now)
+        self.world = Outside(self.time.now, self.time.elapsed)
         self._policy = weather.policy(seed, climate)
         self.oracle = Oracle(self.trace, self.world, climate, self._policy)
         self.keep: Keep | None = None
         self.flows = [f"f{number}" for number in range(climate.workflows)]
+        self.archived: list[Workflow] = []
         rng = random.Random(f"{seed}:world")
         self.specs = {flow: scripts.make(rng, flow) for flow in self.flows}
         self.chores = {flow: [f"chore{number}" for number in range(climate.chores)] for flow in self.flows}
@@ -96,6 +97,7 @@ class Story:
         self._between = random.Random(f"{seed}:between")
         self._haste = random.Random(f"{seed}:haste")
         self._hurries = climate.hurries
+        self._clocks = random.Random(f"{seed}:clocks")
         self._turns = 0
         self._slowness = random.Random(f"{seed}:slowness")
         self._process: Process | None = None
@@ -104,7 +106,7 @@ class Story:
         self._storm = Storm(seed, climate, self.trace, self._die)
         self._disk = Disk(self.time.now, self._storm.trouble, self._committed)
         self.oracle.disk = self._disk
-        self._moods = Moods(random.Random(f"{seed}:shop"), climate.bad_calls, self._arrives)
+        self._moods = Moods(random.Random(f"{seed}:shop"), climate.bad_calls, self._arrives, self._set_clock_now)
         shop = fake_shop(self._orders, self.chores)
         shop.world, shop.otherwise = self.world, self._moods
         self.world.on_effect = self._happens
@@ -154,6 +156,8 @@ class Story:
         """Nothing goes wrong any more, and people answer what they are asked. Everything must come to rest."""
         rng = random.Random(f"{self._seed}:calm")
         self._note("calm", "")
+        # An archive that nobody was told of may have been done by the next incarnation of the actor.
+        self.flows[:] = [flow for flow in self.flows if not self.is_archived(flow)]
         why = "it has not been looked at"
         for number in range(_CALM_ROUNDS):
             await anyio.sleep(60 * min(_CALM_MINUTES + number, 10))
@@ -174,6 +178,7 @@ class Story:
         keep, said = self._running(), ""
         if not self.waits_for_people():
             return self._left_over() or self._unseen() or self.people.still_waiting
+        await self._archive_strays(keep)
         for flow in self.flows:
             found = await keep.workflow(flow)
             if found.status is WorkflowStatus.PAUSED:
@@ -187,16 +192,15 @@ class Story:
                 said = await self.people.attempt("judge", partial(self.people.judge, keep, unknown, rng))
         for flow in self.flows:
             if (await keep.workflow(flow)).error:
+                await self.people.attempt("decide", partial(self.people.decide, keep, flow, rng))
                 said = await self.people.attempt("clear", partial(self._cleared, keep, flow))
         return said or "somebody is asked"
 
     def waits_for_people(self) -> list[str]:
         """What there is to say for a person, by kind."""
         rows = self._disk.rows(
-            "SELECT 'unknown' FROM mutations m JOIN workflows w ON w.id = m.workflow_id "
-            "WHERE m.status IN ('needs_reconcile', 'indeterminate') AND w.status <> 'archived' "
-            "UNION SELECT 'approval' FROM approvals a JOIN workflows w ON w.id = a.workflow_id "
-            "WHERE a.status = 'open' AND w.status <> 'archived' "
+            "SELECT 'unknown' FROM mutations m WHERE m.status IN ('needs_reconcile', 'indeterminate') "
+            "UNION SELECT 'approval' FROM approvals a WHERE a.status = 'open' "
             "UNION SELECT 'error' FROM workflows WHERE error <> '' AND status <> 'archived' "
             "UNION SELECT 'maintenance' FROM workflows WHERE maintenance = 1 AND status <> 'archived' "
             "UNION SELECT 'paused' FROM workflows WHERE status = 'paused' ORDER BY 1"
@@ -217,6 +221,19 @@ class Story:
                         return f"order {order.id} of {flow} has not been seen"
         return ""
 
+    def is_archived(self, flow: str) -> bool:
+        """Whether no living workflow has this name."""
+        return not self._disk.rows("SELECT 1 FROM workflows WHERE name = ? AND status <> 'archived'", flow)
+
+    async def _archive_strays(self, keep: Keep) -> None:
+        """Archive again what somebody brought back and does not look after."""
+        for stray in await keep.workflows():
+            if stray.name not in self.flows and stray.status is not WorkflowStatus.ARCHIVED:
+                await self.people.attempt("archive", partial(self._archived, keep, stray.id))
+
+    async def _archived(self, keep: Keep, workflow_id: str) -> str:
+        return (await keep.archive(workflow_id)).name
+
     async def _resumed(self, keep: Keep, flow: str) -> str:
         return (await keep.resume(flow)).name
 
@@ -232,7 +249,7 @@ class Story:
             "AND e.status NOT IN ('consumed', 'skipped') "
             "UNION ALL SELECT 'run', r.id, r.status FROM runs r WHERE r.status = 'active' "
             "UNION ALL SELECT 'call', m.id, m.status FROM mutations m JOIN workflows w ON w.id = m.workflow_id "
-            "WHERE w.status = 'active' AND m.status NOT IN ('applied', 'failed') "
+            "WHERE m.status NOT IN ('applied', 'failed') "
             "UNION ALL SELECT 'retry', w.pending_retry_run_id, w.name FROM workflows w WHERE w.status = 'active' "
             "AND w.pending_retry_run_id IS NOT NULL "
             "UNION ALL SELECT 'session', s.id, 'open' FROM sessions s WHERE s.ended_at IS NULL LIMIT 1"
@@ -301,8 +318,6 @@ class Story:
             self._hurries -= 1
             self._tasks.start_soon(self.people.do, rushed, self.keep, random.Random(self._haste.getrandbits(64)))
         self._storm.reach(point, whose)
-        if point is Point.STARTED:
-            self.oracle.begins(whose)
 
     def _engine(self, here: Here) -> SandboxPool:
         return SandboxPool("thread", TRUSTED_LIMITS, PoolPolicy(), here)
@@ -369,6 +384,18 @@ class Story:
         """A call that is not settled, whether or not anybody may say anything about it; and its version."""
         unsettled = "SELECT id, version FROM mutations WHERE status NOT IN ('applied', 'failed') ORDER BY id"
         return rng.choice(self._disk.rows(unsettled) or [None])
+
+    def set_clock(self, ms: int) -> None:
+        """Set it forward or back."""
+        self.time.jump(ms)
+        self.trace.figures.clock_jumps += 1
+
+    def _set_clock_now(self) -> None:
+        """The worst moment for it: by the clock that is set forward now, what is on its way has had its time."""
+        drawn, ms = self._clocks.random(), self._clocks.choice([TIMEOUT_MS + SETTLE_MS, 600_000, 7_200_000])
+        if self.climate.clock_jumps and self._storm.on and drawn < 0.5:
+            self._note("clock", f"is set forward by {ms} ms")
+            self.set_clock(ms)
 
     async def apply(self, operation: Operation[T]) -> T:
         """What no method of `Keep` does, as a host that builds on the storage would."""

@@ -17,6 +17,9 @@ MINUTE = 60_000
 HOUR = 60 * MINUTE
 DAY = 24 * HOUR
 
+MANY = 100
+"""More runs are parked in no story."""
+
 UNKNOWN_MODES = ("pause", "park")
 """What a policy may say about unknown outcomes."""
 
@@ -63,7 +66,7 @@ class Climate(msgspec.Struct, frozen=True):
 def climate(seed: int) -> Climate:
     """What this seed is like."""
     rng = random.Random(f"{seed}:climate")
-    return Climate(
+    usual = Climate(
         workflows=rng.choice([1, 1, 1, 1, 1, 2]),
         minutes=rng.choice([3, 4, 6, 12]),
         orders=rng.choice([1, 2]),
@@ -77,8 +80,8 @@ def climate(seed: int) -> Climate:
         storage_failures=rng.random() < 0.5,
         clock_jumps=rng.random() < 0.3,
         lies=rng.random() < 0.1,
-        archives=rng.random() < 0.1,
-        asks=rng.random() < 0.3,
+        archives=rng.random() < 0.25,
+        asks=rng.random() < 0.4,
         repairs=rng.random() < 0.3,
         turns_max=rng.choice([1, 1, 2, 4]),
         slow=rng.choice([0.0, 0.02, 0.1, 0.3]),
@@ -86,6 +89,8 @@ def climate(seed: int) -> Climate:
         hurries=rng.choice([0, 1, 2, 4]),
         revokes=rng.random() < 0.2,
     )
+    # The last workflow of a story is not archived.
+    return msgspec.structs.replace(usual, workflows=2) if usual.archives and rng.random() < 0.6 else usual
 
 
 def policy(seed: int, chosen: Climate) -> Policy:
@@ -93,12 +98,14 @@ def policy(seed: int, chosen: Climate) -> Policy:
     rng = random.Random(f"{seed}:policy")
     return Policy(
         on_unknown="park" if chosen.unknown == "park" else "pause",
-        parked_max=rng.choice([1, 2, 100]),
+        parked_max=rng.choice([1, 2, MANY]),
         retry=Backoff(first_ms=10_000, cap_ms=5 * MINUTE, attempts_max=rng.choice([2, 3, 5])),
         reconcile=Backoff(first_ms=10_000, cap_ms=10 * MINUTE, attempts_max=rng.choice([1, 3, 5])),
         reconcile_for_ms=rng.choice([30 * MINUTE, 2 * HOUR]),
         approval_expires_ms=rng.choice([None, 127_000, 19 * MINUTE, DAY]),
         repairs_max=2,
+        approval_reminders=rng.choice([0, 1, 2]),
+        give_up_after_ms=rng.choice([MINUTE, 5 * MINUTE, DAY, DAY]),
     )
 
 

@@ -12,6 +12,9 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from tests.torture.audit import Audit
+from tests.torture.person import Person
+from tests.torture.receiver import Receiver
+from tests.torture.records import Notices
 
 ROOT: Final = Path(__file__).parents[2]
 LIFE_S: Final = 3.0
@@ -38,10 +41,18 @@ class Torture:
         self._seed = seed
         self._say = say
         self._rng = random.Random(seed)
+        notices = Notices(folder / "notices.txt")
+        self._receiver = Receiver(notices, random.Random(f"{seed}/receiver"))
+        self._person = Person(folder, notices, random.Random(f"{seed}/person"))
         self._lives = self._early = self._workers = self._zygotes = self._audits = 0
 
     def go_on_while(self, wanted: Callable[[int], bool]) -> Told:
         """Kill as long as it is wanted, which is asked with the number of kills; then let it come to its end."""
+        with self._receiver.listening(), self._person.at_work():
+            told = self._go_on_while(wanted)
+        return told._replace(problems=[*told.problems, *self._receiver.problems, *self._person.problems])
+
+    def _go_on_while(self, wanted: Callable[[int], bool]) -> Told:
         while wanted(self._lives):
             self._live_and_die()
             if problems := self._audited():
@@ -101,8 +112,11 @@ class Torture:
 
     @contextmanager
     def _life(self, *more: str) -> Iterator["subprocess.Popen[str]"]:
-        command = [sys.executable, "-m", "tests.torture.child", str(self._folder), f"{self._seed}/{self._lives}", *more]
-        with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
+        told = [str(self._folder), f"{self._seed}/{self._lives}", self._receiver.url]
+        command = [sys.executable, "-m", "tests.torture.child", *told, *more]
+        # Notices go to this machine, whatever its way to the outside is.
+        environment = {**os.environ, "NO_PROXY": "127.0.0.1"}
+        with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, env=environment) as process:
             try:
                 yield process
             finally:
