@@ -1,0 +1,1 @@
+export default Keep.workflow({ name: "w", topics: ["__proto__"], jobs: { ["__proto__"]: async () => {} } });

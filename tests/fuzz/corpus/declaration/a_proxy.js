@@ -1,0 +1,1 @@
+export default Keep.workflow(new Proxy({ name: "w" }, { getOwnPropertyDescriptor() { throw 1 } }));

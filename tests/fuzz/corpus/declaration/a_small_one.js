@@ -1,0 +1,1 @@
+export default Keep.workflow({ name: "w", topics: ["in"], consumers: { c: { subscribe: ["in"], async prepare() { return { reservations: [] } } } } });

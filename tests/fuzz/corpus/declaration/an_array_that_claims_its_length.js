@@ -1,0 +1,1 @@
+export default Keep.workflow({ name: "w", topics: new Array(4e9), jobs: { j: async () => {} } });

@@ -1,0 +1,1 @@
+export default Keep.workflow({ name: "a‮b", topics: ["\u3164"], jobs: { "\u001b[2J": async () => {} } });

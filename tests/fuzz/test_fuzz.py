@@ -1,0 +1,26 @@
+"""Every target, briefly, and every example of its corpus."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.fuzz.target import Target
+from tests.fuzz.targets import targets
+
+TARGETS = targets()
+EXAMPLES = [(target, file) for target in TARGETS.values() for file in target.corpus]
+
+
+@pytest.mark.parametrize("target", TARGETS.values(), ids=TARGETS)
+def test_nothing_that_is_made_up_does_harm(target: Target) -> None:
+    target.try_briefly()
+
+
+@pytest.mark.parametrize(("target", "file"), EXAMPLES, ids=lambda each: each.name)
+def test_no_example_does_harm(target: Target, file: Path) -> None:
+    target.check(target.read(file.read_bytes()))
+
+
+def test_every_target_has_a_corpus_of_its_own() -> None:
+    assert all(target.corpus for target in TARGETS.values())
+    assert set(TARGETS) == {each.name for each in (Path(__file__).parent / "corpus").iterdir()}
