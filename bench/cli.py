@@ -1,7 +1,7 @@
 """How long a person waits for `keep status` and its kin, start of the process included, with little and much history.
 
-The large file has as many events, runs, reservations and mutations as it says, and twice as many journal entries; its
-rows are written in bulk, and keep every invariant that the operations keep.
+The large file has as many events, runs, reservations, mutations and items as it says, and twice as many entries in the
+journal; its rows are written in bulk, and keep every invariant that the operations keep.
 """
 
 import statistics
@@ -36,6 +36,7 @@ COMMANDS: Final[dict[str, tuple[str, ...]]] = {
     "inputs": ("inputs", "busy"),
     "outputs": ("outputs", "busy"),
     "runs": ("runs", "busy"),
+    "items": ("items", "busy"),
     "log": ("log",),
     "attention": ("attention",),
 }
@@ -108,8 +109,8 @@ def _start(command: tuple[str, ...], db: Path) -> float:
 
 
 def fill(path: Path, rows: int) -> None:
-    """A file with a workflow (`busy`) whose every event became a call, some events that still wait, a workflow with a
-    call whose outcome nobody knows, and some that do nothing."""
+    """A file with a workflow (`busy`) whose every event became a call, some events that still wait, as many items, a
+    workflow with a call whose outcome nobody knows, and some that do nothing."""
     ids = Ids(wall_clock)
     busy, doubtful, *idle = [Caller(ids.new("wf"), ids.new("ses")) for _ in range(10)]
     with Store.open(path) as store:
@@ -168,6 +169,7 @@ def _apply(store: Store, operations: list[Operation[Any]]) -> None:
 
 _NUMBERS: Final = "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < :rows)"
 _TOPIC: Final = f"(SELECT id FROM topics WHERE workflow_id = :workflow AND name = '{TOPIC}')"
+_JOB_RUN: Final = "run_0ffffffffffffffffffffffffffe"
 _VERSION: Final = "(SELECT active_version_id FROM workflows WHERE id = :workflow)"
 
 _BULK: Final = (
@@ -189,6 +191,16 @@ _BULK: Final = (
     SELECT printf('mut_%028x', i), printf('run_%028x', i), printf('mut_%028x', i), :workflow, printf('run_%028x', i),
         'sheets', 'append', :payload, 'File the order', 1, 'applied', 2, '{{"rowId":1}}', 1, :now, 'connector', :now,
         :now - :rows + i, :now - :rows + i FROM n""",
+    f"""INSERT INTO runs (
+        id, workflow_id, session_id, version_id, handler, kind, phase, status, on_unknown, created_at, ended_at)
+    SELECT '{_JOB_RUN}', :workflow, :session, {_VERSION}, 'digest', 'job', 'committed', 'committed', 'pause', :now,
+        :now""",
+    f"""{_NUMBERS} INSERT INTO items (
+        workflow_id, item_id, attempt, title, state, run_id, is_open, created_at, updated_at)
+    SELECT :workflow, 'item-' || i, 1, 'Item ' || i, CASE WHEN i % 10 = 0 THEN 'skipped' ELSE 'done' END, '{_JOB_RUN}',
+        0, :now, :now FROM n""",
+    f"""{_NUMBERS} INSERT INTO item_runs (run_id, workflow_id, item_id, attempt)
+    SELECT '{_JOB_RUN}', :workflow, 'item-' || i, 1 FROM n""",
     f"""{_NUMBERS} INSERT INTO journal (at, operation, workflow_id, run_id, changed)
     SELECT :now - :rows + i, 'create_run', :workflow, printf('run_%028x', i), '{{"handler":"file_order"}}' FROM n""",
     f"""{_NUMBERS} INSERT INTO journal (at, operation, workflow_id, run_id, changed)
@@ -198,6 +210,6 @@ _BULK: Final = (
     SELECT printf('evt_f%027x', i), {_TOPIC}, 'waiting-' || i, 'Order ' || i, :payload, 'pending', 1, 0, :now, :now
     FROM n WHERE :waiting > 0""",
     "UPDATE topics SET writes = writes + :rows + :waiting WHERE workflow_id = :workflow",
-    "UPDATE sessions SET handler_run_count = :rows, ended_at = :now, result = 'completed' WHERE id = :session",
+    "UPDATE sessions SET handler_run_count = :rows + 1, ended_at = :now, result = 'completed' WHERE id = :session",
 )
 """What as many cycles would have left behind. Each statement is one of `queries.sql`, for many rows."""

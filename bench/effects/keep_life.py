@@ -20,12 +20,16 @@ from keep_actors import Backoff, Connector, Keep, MutationCall, Policy, mutation
 from keep_actors.connectors import Applied, NotApplied
 from keep_actors.faults import Point
 from keep_actors.sandbox_pool.pool import PoolMode
-from keep_storage.model import EventStatus
+from keep_storage.model import EventStatus, MutationStatus
 
 WORKFLOW: Final = "orders"
 TOPIC: Final = "order.paid"
-POLICY: Final = Policy(retry=Backoff(first_ms=10, cap_ms=50))
-"""Whoever waits for a table does not wait ten seconds for a second attempt. Nothing else differs from the defaults."""
+POLICY: Final = Policy(
+    retry=Backoff(first_ms=10, cap_ms=50), reconcile=Backoff(first_ms=10, cap_ms=50, attempts_max=12)
+)
+"""Whoever waits for a table does not wait ten seconds for a second attempt, nor for a second look."""
+TIMEOUT_MS: Final = 1_000
+"""Many times as long as a call takes. What a bank does not have is believed only after that, counted from the start."""
 PATIENCE_S: Final = 20
 
 
@@ -49,7 +53,7 @@ class Bank(Connector):
         self._outside = outside
         self._kill = kill
 
-    @mutation
+    @mutation(timeout_ms=TIMEOUT_MS)
     async def pay_by_transfer(self, order: str, call: MutationCall) -> str:
         return await self._pay(order, call)
 
@@ -143,7 +147,9 @@ async def settle(keep: Keep) -> None:
             await keep.wait_idle()
             [workflow] = await keep.workflows()
             events = await keep.events(WORKFLOW, TOPIC)
-            if workflow.error or all(event.status is EventStatus.CONSUMED for event in events):
+            is_asking = any(each.status is MutationStatus.NEEDS_RECONCILE for each in await keep.unknowns())
+            is_over = workflow.error or all(event.status is EventStatus.CONSUMED for event in events)
+            if is_over and not is_asking:
                 return
             await anyio.sleep(0.01)
 

@@ -19,6 +19,7 @@ PLAIN: dict[str, list[str]] = {
     "keep_actors.checking": ["check_scripts"],
     "keep_actors.writing": ["writing_prompt"],
     "keep_actors.views": [],
+    "keep_actors.item_views": [],
     "keep_actors.faults": [],
     "keep_storage.model": [],
 }

@@ -80,7 +80,7 @@ def _used(page: Page) -> None:
 
 
 def _secret(page: Page) -> None:
-    page.patch.setenv("KEEP_SECRET", "a-long-random-secret")
+    page.patch.setenv("KEEP_SECRET", "whsec_aHVzaC0wMTIzNDU2Nzg5YWJjZGVmMDEyMw==")
 
 
 SETUPS: dict[str, Callable[[Page], None]] = {

@@ -10,6 +10,7 @@ from starlette.applications import Starlette
 from keep_actors import notices
 from keep_actors.notices import Notice, Webhook, signature
 from keep_actors.notices.actor import FINISH_MS, LOOK_EVERY_MS
+from keep_actors.notices.matters import TOLD_AS
 from keep_actors.notices.sink import PATIENCE
 from keep_actors.views import Attention
 from keep_storage.model import NoticeKind
@@ -20,7 +21,7 @@ from tests.runtime.test_notices import asks
 from tests.runtime.world import world
 
 TEXT = (ROOT / "docs" / "notices.md").read_text("utf-8")
-SECRET = "hush-0123456789abcdef"
+SECRET = "whsec_aHVzaC0wMTIzNDU2Nzg5YWJjZGVmMDEyMw=="
 
 
 @pytest.mark.anyio
@@ -41,7 +42,7 @@ async def test_the_receiver_of_the_documentation_is_told_once_and_by_nobody_else
             [told] = await box.keep.notices()
             assert [str(each.status) for each in told.sent] == ["delivered"]
         await webhook.deliver(told.notice)
-        forged = Webhook("https://receiver.example/keep", secret="another-0123456789", client=client)
+        forged = Webhook("https://receiver.example/keep", secret=notices.new_secret(), client=client)
         with pytest.raises(Exception, match="answered 400"):
             await forged.deliver(told.notice)
     assert capsys.readouterr().out.count("needs_person approval flow") == 1
@@ -56,9 +57,16 @@ def test_every_field_of_a_notice_is_documented() -> None:
     assert named == list(Notice.__struct_fields__)
 
 
-def test_every_kind_of_attention_is_a_kind_of_notice() -> None:
+def test_every_kind_of_attention_is_told_as_a_kind_of_notice_or_said_to_be_told_to_nobody() -> None:
     kinds = Attention.__annotations__["kind"]
-    assert {str(each) for each in NoticeKind} == set(kinds.__args__)
+    assert set(TOLD_AS) == set(kinds.__args__)
+    assert {kind: TOLD_AS[kind] for kind in NoticeKind} == {kind: kind for kind in NoticeKind}
+    others = {kind: told for kind, told in TOLD_AS.items() if kind not in set(NoticeKind)}
+    assert others == {"failing": "error", "stale": None, "expired": None}
+    words = " ".join(TEXT.split())
+    assert "**Of a handler that keeps failing** people are told too" in words
+    assert "after `Policy.notice_after_ms`, as an `error`" in words
+    assert "What is `stale` or `expired` in `attention()` is told to nobody" in words
     [row] = [row for row in table(TEXT, "field of `Notice`") if row[0] == "`kind`"]
     assert row[1] == ", ".join(f"`{each}`" for each in NoticeKind)
 
@@ -73,6 +81,7 @@ def test_the_numbers_are_those_of_the_code() -> None:
     assert f"for {FINISH_MS // 1000} s at most" in TEXT
     assert (PATIENCE.first_ms, PATIENCE.cap_ms, PATIENCE.jitter) == (5_000, 3_600_000, 0.2)
     assert f"5 s, 10 s, … an hour, longer by up to a fifth at random, {PATIENCE.attempts_max} attempts" in TEXT
+    assert PATIENCE.attempts_max is not None
     waits = [min(PATIENCE.first_ms << number, PATIENCE.cap_ms) for number in range(PATIENCE.attempts_max - 1)]
     assert 24 < sum(waits) / 3_600_000 < 30, "a little more than a day"
     assert signature.TOLERANCE_MS == 5 * 60 * 1000
