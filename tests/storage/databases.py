@@ -34,7 +34,10 @@ TABLES: Final = tuple(re.findall(r"^CREATE TABLE (\w+)", statements.text("schema
 
 
 def in_memory(_: Path) -> Opened:
-    """Seen by its own connection only, which is caught as it is made."""
+    """Seen by its own connection only, which is caught as it is made.
+
+    It is the first: opening a file for the first time in a process may make others, to see what a schema should be.
+    """
     connections: list[apsw.Connection] = []
     remember = connections.append
     apsw.connection_hooks.append(remember)
@@ -42,7 +45,7 @@ def in_memory(_: Path) -> Opened:
         database = SqliteDatabase.open(":memory:", now=0)
     finally:
         apsw.connection_hooks.remove(remember)
-    [writer] = connections
+    writer = connections[0]
     return Opened(database, lambda sql: writer.execute(sql).fetchall())
 
 

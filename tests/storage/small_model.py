@@ -329,10 +329,17 @@ def asked(s: State, workflow_id: str) -> list[tuple[str, str]]:
     return [each for each in found if s["mutations"][each[1]]["workflow_id"] == workflow_id]
 
 
-def doubts(s: State, workflow_id: str, *, also_active: bool = False) -> list[str]:
-    """Calls of stopped runs that may have happened; and if wanted those of runs that are under way."""
+def doubts(s: State, workflow_id: str) -> list[str]:
+    """Calls of stopped runs that may have happened."""
     found = [key for key in where(s, "mutations", workflow_id=workflow_id) if s["mutations"][key]["status"] in DOUBT]
-    return [key for key in found if also_active or s["runs"][s["mutations"][key]["run_id"]]["status"] != "active"]
+    return [key for key in found if s["runs"][s["mutations"][key]["run_id"]]["status"] != "active"]
+
+
+def call_under_way(s: State, workflow_id: str) -> bool:
+    """The active run of a workflow has a call that may have happened."""
+    run_id = active_run(s, workflow_id)
+    mutation_id = unsettled(s, run_id) if run_id else None
+    return mutation_id is not None and s["mutations"][mutation_id]["status"] in DOUBT
 
 
 def unarchive_workflow(s: State, op: ops.UnarchiveWorkflow, now: int) -> None:
