@@ -2,7 +2,9 @@
 
 from pathlib import Path
 
+import anyio
 import pytest
+from anyio.lowlevel import checkpoint
 
 from keep_actors import Connector, MutationCall, mutation, read
 from keep_actors.connectors import Applied, NotApplied, Retry
@@ -257,3 +259,20 @@ async def test_an_assertion_about_the_world_shows_the_world() -> None:
         await box.until_idle()
         with pytest.raises(AssertionError, match=r"should have happened 2 time\(s\), and did 1.*\n.*bank\.pay"):
             box.world.happened("bank.pay", times=2)
+
+
+@pytest.mark.parametrize("turns", range(6))
+async def test_a_box_is_not_idle_while_somebody_has_yet_to_learn_that_a_task_has_ended(turns: int) -> None:
+    went_on = anyio.Event()
+
+    async def waits_for_a_task() -> None:
+        async with anyio.create_task_group() as inner:
+            inner.start_soon(checkpoint)
+        went_on.set()
+
+    async with Box.open() as box, anyio.create_task_group() as outer:
+        outer.start_soon(waits_for_a_task)
+        for _ in range(turns):
+            await checkpoint()
+        await box.until_idle()
+        assert went_on.is_set()
