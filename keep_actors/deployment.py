@@ -24,6 +24,7 @@ from keep_storage.operations import (
     ClearWorkflowError,
     CreateWorkflow,
     ExitMaintenanceMode,
+    GrantPermission,
     HandlerSpec,
     Operation,
     ResumeWorkflow,
@@ -87,12 +88,13 @@ def operations_for(message: Deploy, workflow_id: str, found: Found, ids: Ids, no
         version_id, (major, minor) = ids.new("ver"), next_number(latest, is_major=message.is_major)
         encoded = message.declared.encoded()
         writes.append(AddScriptVersion(version_id, workflow_id, major, minor, message.source, encoded))
-    writes += _grants(message, workflow_id, major, found)
+    grants = _grants(message, workflow_id, major, found)
+    writes += grants
     moved = workflow is not None and message.timezone not in (None, workflow.timezone)
     settles = bool(message.drop or message.move)
     if workflow is None or workflow.active_version_id != version_id or moved or settles:
         writes.append(activation(version_id, declaration, workflow, now, message.timezone, message))
-    writes += after_activation(workflow, by)
+    writes += (*after_activation(workflow, by), *permissions.errors_settled_by(grants))
     if message.start and (workflow is None or workflow.status in (WorkflowStatus.DRAFT, WorkflowStatus.READY)):
         writes.append(ResumeWorkflow(workflow_id, by))
     return version_id, tuple(writes)
@@ -141,7 +143,7 @@ def next_number(latest: ScriptVersion | None, *, is_major: bool) -> tuple[int, i
     return (latest.major + 1, 0) if is_major else (latest.major, latest.minor + 1)
 
 
-def _grants(message: Deploy, workflow_id: str, major: int, found: Found) -> Writes:
+def _grants(message: Deploy, workflow_id: str, major: int, found: Found) -> tuple[GrantPermission, ...]:
     known = Envelope(found.grants.get(major, ()))
     given = {each: Grant(each) for each in message.accepted if each not in known}
     given |= {each.permission: each for each in message.grants}

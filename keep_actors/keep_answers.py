@@ -15,9 +15,8 @@ from keep_actors.permissions import Grant
 from keep_actors.views import Question
 from keep_storage import reads
 from keep_storage.errors import Reason, Rejected
-from keep_storage.model import FailureClass, Mutation, Workflow
+from keep_storage.model import Mutation, Workflow
 from keep_storage.operations import (
-    ClearWorkflowError,
     NoteRepairAttempt,
     RejectMutation,
     RevokePermission,
@@ -63,8 +62,7 @@ class KeepAnswers(KeepItems):
         given = permissions.as_grant(grant)
         permissions.check_known([given], self._host.catalog)
         writes = permissions.operations_for(found.id, major, [given], by)
-        clear = (ClearWorkflowError(found.id, by, "a permission was granted"),) if _is_about(found, given) else ()
-        await self._directory.ask(found.id, Do(Together((*writes, *clear))))
+        await self._directory.ask(found.id, Do(Together((*writes, *permissions.errors_settled_by(writes)))))
         if approve and given.policy == "allow":
             covered = await self.approvals(found.id, permission=given.permission)
             await self._answer_all(covered, partial(self.approve, by=by))
@@ -203,12 +201,3 @@ class KeepAnswers(KeepItems):
         if version is None:
             raise Rejected(Reason.VERSION_NOT_FOUND, f"Workflow {workflow.name!r} has no script yet.")
         return version.major
-
-
-def _is_about(workflow: Workflow, grant: Grant) -> bool:
-    """Whether the error of a workflow is about this permission. Older errors name it only in their words."""
-    if workflow.error_class is not FailureClass.PERMISSION:
-        return False
-    if workflow.error_about:
-        return workflow.error_about == f"permission:{grant.permission}"
-    return repr(grant.permission) in workflow.error

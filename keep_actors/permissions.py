@@ -14,7 +14,7 @@ from keep_storage import reads
 from keep_storage.ids import Millis
 from keep_storage.model import Grant as StoredGrant
 from keep_storage.model import GrantPolicy
-from keep_storage.operations import GrantPermission, GrantUse
+from keep_storage.operations import ClearWorkflowError, GrantPermission, GrantUse
 from keep_storage.transaction import Queries
 
 Accepted = Literal["explicit", "declared", "all"]
@@ -127,6 +127,13 @@ def operations_for(workflow_id: str, major: int, grants: Iterable[Grant], by: st
             by,
         )
         for each in grants
+    )
+
+
+def errors_settled_by(grants: Iterable[GrantPermission]) -> tuple[ClearWorkflowError, ...]:
+    """What these grants settle: an error about one of their permissions, whichever it is when they are written."""
+    return tuple(
+        ClearWorkflowError(each.workflow_id, each.by, "a permission was granted", each.permission) for each in grants
     )
 
 

@@ -256,6 +256,8 @@ class ClearWorkflowError(Operation[Workflow], frozen=True):
     workflow_id: str
     by: str
     why: str = ""
+    permission: str = ""
+    """Only if the error is about this permission at this moment: any other stays, and nothing is refused."""
 
 
 # Sessions and runs.

@@ -17,12 +17,15 @@ from keep_storage.transitions import RUN_STATUS_ERROR
 
 def clear_workflow_error(tx: Transaction, op: ClearWorkflowError, now: Millis) -> Change[Workflow]:
     workflow = workflows.existing(tx, op.workflow_id)
+    question = rows.unsettled_mutation_of_run(tx, workflow.error_run_id) if workflow.error_run_id else None
+    if op.permission and (question or not _is_about(workflow, op.permission)):
+        return Change(workflow, ())
     if not workflow.error:
         reject(Reason.WORKFLOW_HAS_NO_ERROR, f"Workflow {op.workflow_id!r} has no error to clear.")
-    if workflow.error_run_id and (mutation := rows.unsettled_mutation_of_run(tx, workflow.error_run_id)):
+    if question:
         reject(
             Reason.MUTATION_OUTCOME_UNKNOWN,
-            f"The error is an open question about mutation {mutation.id!r} ({mutation.status}). "
+            f"The error is an open question about mutation {question.id!r} ({question.status}). "
             "Answer that: the error goes with it.",
         )
     was, run_id = workflow.error, workflow.error_run_id
@@ -31,6 +34,15 @@ def clear_workflow_error(tx: Transaction, op: ClearWorkflowError, now: Millis) -
     rows.look_again_everywhere(tx, workflow.id, now)
     rows.forgive_failures(tx, workflow.id, now)
     return changed(workflow, workflow.id, run_id, op.why, error=[was, ""], by=op.by)
+
+
+def _is_about(workflow: Workflow, permission: str) -> bool:
+    """Whether the error of a workflow is about this permission. Older errors name it only in their words."""
+    if workflow.error_class is not FailureClass.PERMISSION:
+        return False
+    if workflow.error_about:
+        return workflow.error_about == f"permission:{permission}"
+    return repr(permission) in workflow.error
 
 
 def without_error(q: Queries, workflow: Workflow, now: Millis) -> Workflow:

@@ -1,14 +1,18 @@
 """What people are charged with and what they settle: calls a day, costs, checks, errors, proposals."""
 
+from functools import partial
 from typing import Any
 
+import anyio
 import pytest
 
 from keep_actors import Backoff, Grant, Policy, Reason, Rejected
 from keep_actors.connectors import Retry, Transient, Uncertain
 from keep_actors.maintenance import Proposal, RepairTask
+from keep_actors.messages import Do
 from keep_actors.testing import Box
 from keep_storage import reads
+from keep_storage.operations import ClearWorkflowError
 from tests.runtime.fakes import Fake, applies_and_raises, fails
 from tests.runtime.test_questions import ASKS, FIVE, asked, filing, questions, sweep
 from tests.runtime.world import TAKE, script
@@ -120,6 +124,48 @@ async def test_a_grant_does_not_clear_an_error_about_something_else_that_names_i
         assert "'fake.put'" in before
         await box.keep.grant("flow", "fake.put", by="ann")
         assert ((await box.keep.workflow("flow")).error, len(await box.keep.approvals())) == (before, 2)
+
+
+NEEDS_ADD = script(prepare=TAKE, mutate="await c.fake.add({ text: prepared.data.id });")
+
+
+async def test_who_grants_the_same_at_the_same_moment_is_not_refused() -> None:
+    fake = Fake()
+    async with Box.open(fake, grants="explicit") as box:
+        await box.deploy(NEEDS_ADD, grants=[])
+        await box.publish("flow", "in", "a")
+        await box.until_idle()
+        assert "'fake.add'" in (await box.keep.workflow("flow")).error
+        async with anyio.create_task_group() as people:
+            for name in ("ann", "bob"):
+                people.start_soon(partial(box.keep.grant, "flow", "fake.add", by=name))
+        await box.until_idle()
+        assert (fake.texts, (await box.keep.workflow("flow")).error) == (["a"], "")
+        box.journal.has("grant_permission", "clear_workflow_error", "grant_permission", "commit_consumer")
+
+
+async def test_a_grant_clears_no_error_that_has_come_since_it_was_looked_at() -> None:
+    async with Box.open(Fake(), grants="explicit") as box:
+        await box.deploy(NEEDS_ADD, grants=[])
+        await box.publish("flow", "in", "a")
+        await box.until_idle()
+        before, entries = await box.keep.workflow("flow"), len(box.journal)
+        assert await box.ask("flow", Do(ClearWorkflowError(before.id, "ann", permission="fake.put"))) == before
+        assert len(box.journal) == entries
+
+
+async def test_what_is_granted_with_a_deploy_clears_its_own_error_and_no_other() -> None:
+    fake = Fake()
+    async with Box.open(fake, grants="explicit") as box:
+        await box.deploy(NEEDS_ADD, grants=[])
+        await box.publish("flow", "in", "a")
+        await box.until_idle()
+        await box.deploy(NEEDS_ADD, grants=["fake.put"], by="ann")
+        await box.until_idle()
+        assert "'fake.add'" in (await box.keep.workflow("flow")).error
+        await box.deploy(NEEDS_ADD, grants=["fake.add"], by="ann")
+        await box.until_idle()
+        assert (fake.texts, (await box.keep.workflow("flow")).error) == (["a"], "")
 
 
 # Trying again.
