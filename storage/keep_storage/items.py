@@ -61,8 +61,9 @@ def close_item(tx: Transaction, op: CloseItem, now: Millis) -> Change[Item]:
         )
     topics = events.check_publishes(tx, run.workflow_id, op.publishes)
     # A finished item stays finished: its handler runs again and again, and proves nothing new.
-    state = item.state if item.state in ITEM_FINISHED else op.state
-    closed = replace(item, state=state, is_open=False, error=op.error, updated_at=now)
+    was_finished = item.state in ITEM_FINISHED
+    state, error = (item.state, item.error) if was_finished else (op.state, op.error)
+    closed = replace(item, state=state, is_open=False, error=error, updated_at=now)
     rows.save_item(tx, closed)
     published = events.append(tx, op.publishes, topics, run, now)
     return changed(

@@ -444,10 +444,12 @@ def _let_workflow_go_on(tx: Transaction, run: Run, outcome: MutationOutcome, now
 
 
 def _let_item_follow(tx: Transaction, mutation: Mutation, outcome: MutationOutcome, now: Millis) -> None:
-    """A skipped call skips its item, and the doubt that an item was left with is none any more."""
+    """A skipped call skips its item, which says why; the doubt that an item was left with is none any more."""
     assert mutation.item_id, "a job mutates only inside an item"
     item = rows.item(tx, mutation.workflow_id, mutation.item_id)
     assert item, "a mutation's item is never deleted"
     if item.attempt == mutation.item_attempt:
-        state = ItemState.SKIPPED if outcome is MutationOutcome.SKIPPED else item.state
-        rows.save_item(tx, replace(item, state=state, error=mutation.error, updated_at=now))
+        is_skipped = outcome is MutationOutcome.SKIPPED
+        state = ItemState.SKIPPED if is_skipped else item.state
+        words = mutation.resolved_why if is_skipped else mutation.error
+        rows.save_item(tx, replace(item, state=state, error=words, updated_at=now))

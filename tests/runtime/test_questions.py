@@ -115,6 +115,18 @@ async def test_a_refused_item_is_skipped_and_the_job_goes_on_with_the_others() -
         assert (fake.texts, await questions(box)) == (["b"], {})
 
 
+async def test_a_refused_item_says_why_also_after_the_job_has_come_by_again() -> None:
+    async with Box.open(Fake()) as box:
+        await box.deploy(sweep("a"), grants=ASKS)
+        await box.keep.reject((await questions(box))["a"], by="ann", why="wrong amount")
+        await box.advance(days=3)
+        [item] = await box.keep.items("flow")
+        assert (str(item.state), item.error) == ("skipped", "wrong amount")
+        await box.keep.reprocess_item("flow", "a", by="ann")
+        [item] = await box.keep.items("flow")
+        assert (str(item.state), item.error) == ("processing", "")
+
+
 async def test_who_refuses_and_wants_it_prepared_anew_is_asked_again_with_what_is_true_then() -> None:
     fake = Fake()
     async with Box.open(fake) as box:
