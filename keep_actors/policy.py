@@ -69,7 +69,8 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     reconcile: Backoff = Backoff(cap_ms=_HOUR, attempts_max=12)
     """How often a connector is asked what became of a call, before a person is."""
     reconcile_for_ms: Millis = _DAY
-    """After this long a person is asked, however few the checks were."""
+    """After this long a person is asked, however few the checks were. An absence that is found too early to be believed
+    is not counted, and asks nobody."""
     on_unknown: Literal["pause", "park"] = "pause"
     """What stands still while nobody knows whether a consumer's call took effect: the workflow, or only the events of
     that run and those with an ordering key that it holds. A job always stops its workflow."""

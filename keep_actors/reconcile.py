@@ -7,6 +7,7 @@ import random
 from typing import Final, assert_never
 
 from keep_actors.connectors import Applied, MutationCall, NotApplied, ParamsError, Retry, Verdict
+from keep_actors.connectors.outcomes import TooEarly
 from keep_actors.faults import Point
 from keep_actors.host import Doors
 from keep_actors.policy import Policy
@@ -49,10 +50,19 @@ def learned(mutation: Mutation, verdict: Verdict, policy: Policy, now: Millis, r
         case NotApplied():
             words = "It did not happen: the connector looked for it."
             return FailMutation(mutation.id, words, Resolver.RECONCILIATION, why="the connector did not find it")
+        case TooEarly():
+            return _too_early(mutation, verdict, now)
         case Retry():
             return _not_yet(mutation, verdict, policy, now, rng)
         case _:
             assert_never(verdict)
+
+
+def _too_early(mutation: Mutation, said: TooEarly, now: Millis) -> UpdateMutationStatus:
+    """No check in vain: the next one can tell. A clock that was set, or many short lives of a process, ask nobody."""
+    words = f"Mutation outcome uncertain: {said.message}"
+    at = now + (said.retry_after_ms or 0)
+    return UpdateMutationStatus(mutation.id, MutationStatus.NEEDS_RECONCILE, words, at, counts=False)
 
 
 def _not_yet(mutation: Mutation, said: Retry, policy: Policy, now: Millis, rng: random.Random) -> UpdateMutationStatus:

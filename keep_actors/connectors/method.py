@@ -27,6 +27,7 @@ from keep_actors.connectors.outcomes import (
     NotApplied,
     ReadOutcome,
     Retry,
+    TooEarly,
     Unknown,
     Verdict,
 )
@@ -87,13 +88,13 @@ class Method(Definition):
         """Find out what became of a call. The result of `Applied` is JSON text here.
 
         `waited_ms` is how long ago the call's deadline was, or its end if it came later; less than nothing before.
-        Until `settle_ms` of that have passed, the absence of an effect proves nothing, and is `Retry`.
+        Until `settle_ms` of that have passed, the absence of an effect proves nothing, and is `TooEarly`.
         """
         reconciler = self.reconciler
         assert reconciler is not None, f"{self.full_name} cannot be reconciled"
         match await carry_out(self._look(reconciler, call), timeout_ms):
             case Returned(value=NotApplied()) if waited_ms < self.settle_ms:
-                return Retry("not found, which means nothing yet", self.settle_ms - waited_ms)
+                return TooEarly("not found, which means nothing yet", self.settle_ms - waited_ms)
             case Returned(value=verdict):
                 return verdict
             case TimedOut():

@@ -65,4 +65,8 @@ class Retry(msgspec.Struct, frozen=True):
     retry_after_ms: int | None = None
 
 
+class TooEarly(Retry, frozen=True):
+    """Reconciliation found nothing, too early for that to prove anything. It will prove something then."""
+
+
 Verdict: TypeAlias = Applied | NotApplied | Retry

@@ -248,7 +248,7 @@ def update_mutation_status(tx: Transaction, op: UpdateMutationStatus, now: Milli
             Reason.MUTATION_CANNOT_BE_RECONCILED,
             f"{mutation.connector}.{mutation.method} has no way to check; only a person can tell.",
         )
-    labelled = label(mutation, op.status, op.error, op.next_reconcile_at, now)
+    labelled = label(mutation, op.status, op.error, op.next_reconcile_at, now, counts=op.counts)
     rows.save_mutation(tx, labelled)
     return changed(
         labelled,
@@ -262,7 +262,13 @@ def update_mutation_status(tx: Transaction, op: UpdateMutationStatus, now: Milli
 
 
 def label(
-    mutation: Mutation, status: MutationStatus, error: str, next_reconcile_at: Millis | None, now: Millis
+    mutation: Mutation,
+    status: MutationStatus,
+    error: str,
+    next_reconcile_at: Millis | None,
+    now: Millis,
+    *,
+    counts: bool = True,
 ) -> Mutation:
     """The same mutation in another unsettled state, with its counters."""
     starts = status is MutationStatus.IN_FLIGHT
@@ -275,7 +281,7 @@ def label(
         version=mutation.version + 1,
         error=storable(error) or mutation.error,
         attempts=mutation.attempts + int(starts),
-        reconcile_attempts=0 if begins else mutation.reconcile_attempts + int(checked_again),
+        reconcile_attempts=0 if begins else mutation.reconcile_attempts + int(checked_again and counts),
         doubted_at=now if begins else mutation.doubted_at,
         next_reconcile_at=_due(status, next_reconcile_at, now),
         sent_at=now if starts else mutation.sent_at,

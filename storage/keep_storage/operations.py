@@ -403,7 +403,10 @@ class CreateMutation(Operation[Mutation], frozen=True):
 
 
 class UpdateMutationStatus(Operation[Mutation], frozen=True):
-    """Move a mutation between its unsettled states. Labels only: nothing else changes."""
+    """Move a mutation between its unsettled states. Labels only: nothing else changes.
+
+    `counts` is for what needs a check and still does: whether this was one of the checks that it has.
+    """
 
     mutation_id: str
     status: MutationStatus
@@ -412,6 +415,7 @@ class UpdateMutationStatus(Operation[Mutation], frozen=True):
     by: str = ""
     why: str = ""
     expected_version: int | None = None
+    counts: bool = True
 
 
 class ApplyMutation(Operation[Mutation], frozen=True):

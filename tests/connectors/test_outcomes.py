@@ -27,6 +27,7 @@ from keep_actors.connectors import (
     Unknown,
     mutation,
 )
+from keep_actors.connectors.outcomes import TooEarly
 from keep_storage.model import FailureClass as Class
 from tests.connectors.world import (
     Receipt,
@@ -178,7 +179,7 @@ async def test_not_found_means_nothing_before_the_effect_has_settled() -> None:
     act = planned("actUnseen", returning(NotApplied()))
     for waited_ms, left in ((0, 1000), (999, 1)):
         retry = await act.reconcile(mutation_call(), LONG, waited_ms)
-        assert retry == Retry("not found, which means nothing yet", left)
+        assert retry == TooEarly("not found, which means nothing yet", left)
     assert await act.reconcile(mutation_call(), LONG, waited_ms=1000) == NotApplied()
     # Who does not say how long it has waited has not waited.
     assert isinstance(await act.reconcile(mutation_call(), LONG), Retry)

@@ -82,6 +82,21 @@ async def test_a_clock_that_jumps_an_hour_forward_does_not_have_a_lost_request_p
     assert [order for order, _ in bank.payments] == ["one"]
 
 
+@pytest.mark.parametrize("days", [2, 20_000])
+async def test_a_clock_that_jumps_by_days_or_decades_neither_pays_twice_nor_asks_a_person(days: int) -> None:
+    """The time that the policy gives a connector is over at once by such a clock; what it is given here is not."""
+    bank = Bank()
+    async with world(bank) as box:
+        await start(box)
+        for _ in range(3):
+            box.time.jump(days * 24 * HOUR)
+            await box.settle()
+            assert [each.status for each in await box.keep.unknowns()] == ["needs_reconcile"]
+        await box.advance(TIMEOUT_MS + SETTLE_MS)
+        assert await box.statuses("flow", "in") == {"one": "consumed"}
+    assert [order for order, _ in bank.payments] == ["one"]
+
+
 async def test_what_never_arrives_is_sent_again_once_its_time_is_over_whatever_the_clock_says() -> None:
     bank = Bank()
     async with world(bank) as box:
@@ -120,6 +135,28 @@ async def test_after_that_an_absence_that_another_process_left_is_believed(tmp_p
         await box.settle()
         await box.advance(TIMEOUT_MS + SETTLE_MS)
         assert await box.statuses("flow", "in") == {"one": "consumed"}
+    assert [order for order, _ in bank.payments] == ["one"]
+
+
+@pytest.mark.parametrize("arrives", [True, False])
+async def test_many_lives_too_short_to_believe_it_leave_the_question_to_one_that_lasts(
+    tmp_path: Path, arrives: bool
+) -> None:
+    """More of them than a connector is asked: none of them could have told."""
+    bank = Bank()
+    async with world(bank, path=tmp_path / "keep.db") as box:
+        await start(box)
+    for number in range(1, 20):
+        async with world(bank, path=tmp_path / "keep.db", time=VirtualTime(START + number * HOUR)) as box:
+            await box.settle()
+            await box.advance(TIMEOUT_MS + SETTLE_MS - 1)
+            assert await is_held(box)
+    if arrives:
+        bank.arrive()
+    async with world(bank, path=tmp_path / "keep.db", time=VirtualTime(START + 20 * HOUR)) as box:
+        await box.settle()
+        await box.advance(TIMEOUT_MS + SETTLE_MS)
+        assert (await box.statuses("flow", "in"), await box.keep.unknowns()) == ({"one": "consumed"}, [])
     assert [order for order, _ in bank.payments] == ["one"]
 
 
