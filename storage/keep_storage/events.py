@@ -49,6 +49,7 @@ def skip_event(tx: Transaction, op: SkipEvent, now: Millis) -> Change[Event]:
     if EventStatus.SKIPPED not in EVENT_NEXT[event.status]:
         reject(Reason.EVENT_ALREADY_FINISHED, f"Event {op.message_id!r} is already {event.status}.")
     rows.skip_pending_event(tx, event.id, now)
+    rows.forgive_idle_consumer(tx, op.workflow_id, op.topic, now)
     skipped = rows.event(tx, op.workflow_id, op.topic, op.message_id)
     assert skipped, "an event that was skipped is still there"
     return changed(

@@ -179,9 +179,13 @@ def forgive_handler(tx: Transaction, run: Run, now: Millis) -> None:
 
 
 def stood_still(tx: Transaction, run: Run, now: Millis) -> None:
-    """Since this run stopped."""
+    """Since this run stopped its workflow."""
     ms = max(now - (run.ended_at or now), 0)
-    tx.run("stood_still", _handler_key(run) | {"ms": ms, "updated_at": now})
+    tx.run("stood_still", {"workflow_id": run.workflow_id, "ms": ms, "updated_at": now})
+
+
+def forgive_idle_consumer(tx: Transaction, workflow_id: str, topic: str, now: Millis) -> None:
+    tx.run("forgive_idle_consumer", {"workflow_id": workflow_id, "topic": topic, "updated_at": now})
 
 
 def fail_since_now(tx: Transaction, workflow_id: str, now: Millis) -> None:

@@ -318,6 +318,38 @@ async def test_a_failure_of_another_kind_before_is_not_part_of_an_outage() -> No
         assert await box.statuses("flow", "in") == {"a": "consumed"}
 
 
+async def test_days_without_an_event_are_no_outage_of_days() -> None:
+    time = VirtualTime(START)
+    async with world(Service(time), time=time) as box:
+        await begins(box, KINDS["a mutation"][1])
+        await passes(box, 20 * MINUTE)
+        await box.keep.skip_event("flow", "in", "a", by="alice")
+        await passes(box, 2 * DAY, HOUR)
+        await box.publish("flow", "in", "b")
+        await box.settle()
+        await passes(box, 23 * HOUR)
+        assert not await is_asked(box.keep)
+        await passes(box, HOUR)
+        assert await is_asked(box.keep)
+
+
+async def test_days_in_which_another_handler_stopped_the_workflow_are_no_outage_of_days() -> None:
+    fake = Fake()
+    fake.plan("search", *[fails(Transient("503"))] * 20)
+    fake.plan("add", fails(ConnectionError("lost")))
+    async with world(fake) as box:
+        await box.keep.deploy(script(producer=READ, mutate=ADD))
+        await passes(box, MINUTE)
+        await box.publish("flow", "in", "a")
+        await box.settle()
+        [doubt] = await box.keep.unknowns()
+        await passes(box, 2 * DAY, HOUR)
+        await box.keep.resolve(doubt.mutation_id, "did_not_happen", by="alice")
+        await box.settle()
+        assert (await box.last_run("flow", "poll")).status == "paused:transient"
+        assert (await is_asked(box.keep), await kinds(box.keep)) == (False, [])
+
+
 async def skip(box: World) -> None:
     await box.keep.skip_event("flow", "in", "a", by="alice")
 

@@ -827,6 +827,14 @@ def skip_event(s: State, op: ops.SkipEvent, now: int) -> None:
     event = get(s, "events", (op.workflow_id, op.topic, op.message_id))
     must(event["status"] == "pending")
     event["status"] = "skipped"
+    name = s["topics"][op.workflow_id, op.topic]["consumer"]
+    read = [key for key, topic in s["topics"].items() if key[0] == op.workflow_id and topic["consumer"] == name]
+    waits = any(key[:2] in read and each["status"] == "pending" for key, each in s["events"].items())
+    handler = s["handlers"].get((op.workflow_id, name))
+    retries = s["workflows"][op.workflow_id]["pending_retry_run_id"] is not None
+    if handler and handler["failures"] and handler["wake_at"] is None and not waits and not retries:
+        # There is nothing left to fail on.
+        handler |= {"failures": 0, "failing_since": None, "retry_at": None}
 
 
 # Mutations.
@@ -988,10 +996,10 @@ def settle(
 
 
 def stood_still(s: State, run: Row, now: int) -> None:
-    """Nothing was tried since this run stopped: that was no time of failing."""
-    handler = s["handlers"][run["workflow_id"], run["handler"]]
-    if handler["failures"]:
-        handler["failing_since"] = min(handler["failing_since"] + now - run["ended_at"], now)
+    """Nothing was tried since this run stopped its workflow: that was no time of failing."""
+    for (workflow_id, _), handler in s["handlers"].items():
+        if workflow_id == run["workflow_id"] and handler["failures"]:
+            handler["failing_since"] = min(handler["failing_since"] + now - run["ended_at"], now)
 
 
 def wait_for_next(s: State, run_id: str, outcome: str) -> None:

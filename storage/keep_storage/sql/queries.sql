@@ -144,11 +144,20 @@ WHERE workflow_id = :workflow_id AND failures <> 0;
 UPDATE handlers SET failures = 0, failing_since = NULL, retry_at = NULL, updated_at = :updated_at
 WHERE workflow_id = :workflow_id AND name = :name AND failures <> 0;
 
+-- name: forgive_idle_consumer
+-- A person has skipped an event of the topic. If that was all that its consumer had to do, there is nothing to fail on.
+UPDATE handlers SET failures = 0, failing_since = NULL, retry_at = NULL, updated_at = :updated_at
+WHERE workflow_id = :workflow_id AND failures <> 0 AND wake_at IS NULL
+    AND name = (SELECT t.consumer FROM topics t WHERE t.workflow_id = :workflow_id AND t.name = :topic)
+    AND NOT EXISTS (SELECT 1 FROM topics t JOIN events e ON e.topic_id = t.id AND e.status = 'pending'
+        WHERE t.workflow_id = :workflow_id AND t.consumer = handlers.name)
+    AND NOT EXISTS (SELECT 1 FROM workflows w WHERE w.id = :workflow_id AND w.pending_retry_run_id IS NOT NULL);
+
 -- name: stood_still
--- Nothing of the handler was tried for so long: that was no time of failing.
+-- Nothing of the workflow was tried for so long: that was no time of failing for any of its handlers.
 UPDATE handlers SET updated_at = :updated_at,
     failing_since = CASE WHEN failing_since + :ms < :updated_at THEN failing_since + :ms ELSE :updated_at END
-WHERE workflow_id = :workflow_id AND name = :name AND failures <> 0;
+WHERE workflow_id = :workflow_id AND failures <> 0;
 
 -- name: fail_since_now
 -- Nothing of the workflow was tried while it was paused: the time of failing begins anew.
