@@ -13,6 +13,7 @@ from keep_actors.policy import Policy
 from keep_actors.sandbox_pool import SandboxPool
 from keep_actors.sandbox_pool.pool import PoolMode
 from keep_sandbox.declaration import Inspection, Problem
+from keep_sandbox.invocation import MethodKind
 
 
 class Checked(msgspec.Struct, frozen=True):
@@ -42,7 +43,7 @@ async def check_scripts(
 def _checked(inspection: Inspection, catalog: Catalog | None) -> Checked:
     uses = [use.name for use in inspection.uses]
     name = (inspection.declaration.name if inspection.declaration is not None else None) or ""
-    methods = catalog.methods if catalog is not None else uses
+    methods: dict[str, MethodKind] = catalog.kinds() if catalog is not None else dict.fromkeys(uses, "read")
     try:
         deployment.checked(inspection, methods, "UTC", Policy(), WallTime().now())
     except DeployRefused as refused:

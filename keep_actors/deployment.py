@@ -14,6 +14,7 @@ from keep_actors.policy import Policy
 from keep_actors.record import Writes
 from keep_actors.schedule import ScheduleError, first_run_at, next_run_at, zone
 from keep_sandbox.declaration import PROBLEMS_SHOWN_MAX, Code, Declaration, Inspection, Problem, Scheduled, near
+from keep_sandbox.invocation import MethodKind
 from keep_sandbox.outcomes import Place
 from keep_storage.ids import Ids, Millis
 from keep_storage.model import Grant as StoredGrant
@@ -42,7 +43,9 @@ class DeployRefused(Exception):
         self.count = count
 
 
-def checked(inspection: Inspection, methods: Collection[str], timezone: str, policy: Policy, now: Millis) -> Declared:
+def checked(
+    inspection: Inspection, methods: Mapping[str, MethodKind], timezone: str, policy: Policy, now: Millis
+) -> Declared:
     """What the script declares, if nothing is wrong with it. Raises `DeployRefused` with every problem."""
     problems = list(inspection.problems)
     count = inspection.problem_count
@@ -59,7 +62,7 @@ def checked(inspection: Inspection, methods: Collection[str], timezone: str, pol
         problems, count = [*problems, *found], count + len(found)
     if problems or declaration is None:
         raise DeployRefused(problems[:PROBLEMS_SHOWN_MAX], count)
-    return Declared.of(inspection)
+    return Declared.of(inspection, methods)
 
 
 class Found(msgspec.Struct, frozen=True):

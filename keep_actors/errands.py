@@ -168,9 +168,10 @@ async def _judged(
     if problems or inspection.declaration is None:
         return _refused(host, workflow, failure, policy, "; ".join(problems))
     version_id, latest = host.ids.new("ver"), failure.latest
-    declared = Declared.of(inspection).encoded()
-    add = AddScriptVersion(version_id, workflow.id, latest.major, latest.minor + 1, proposal.source, declared)
     kinds = host.catalog.kinds()
+    # A repair while a connector is away does not forget it.
+    declared = Declared.of(inspection, {**script.methods, **kinds}).encoded()
+    add = AddScriptVersion(version_id, workflow.id, latest.major, latest.minor + 1, proposal.source, declared)
     new_calls = {use.name for use in inspection.uses if kinds.get(use.name) == "mutation"} - set(script.uses)
     if new_calls or _needs_a_person(proposal, script.declaration, inspection.declaration, policy):
         return (add, HoldProposal(workflow.id, version_id, proposal.note))

@@ -7,11 +7,10 @@ without them (a dry run) can be sure that nothing was changed.
 from keep_actors import failures, results
 from keep_actors.connectors import Method, Params
 from keep_actors.context import CannotGoOn, RunContext
-from keep_actors.failures import Failure, logic
+from keep_actors.failures import logic
 from keep_actors.faults import Point
 from keep_actors.gate import Ask, Stage, refusal
 from keep_actors.items import Items
-from keep_actors.missing import about_missing
 from keep_actors.outside import checked_params, permitted
 from keep_actors.requests import Requests
 from keep_actors.results import Prepared, ResultError
@@ -20,7 +19,7 @@ from keep_actors.telemetry import names
 from keep_sandbox import Invocation, Request
 from keep_sandbox import Mutation as Issued
 from keep_sandbox.outcomes import Terminal, Value
-from keep_storage.model import FailureClass, Json
+from keep_storage.model import Json
 
 
 class Evaluation:
@@ -34,9 +33,7 @@ class Evaluation:
     def check_connectors(self) -> None:
         """A runtime that was opened without a connector is not the script's mistake, and nothing to repair."""
         if missing := [name for name in self._context.script.uses if self._host.catalog.get(name) is None]:
-            names = ", ".join(f"`ctx.{name}`" for name in missing)
-            words = f"This runtime has no {names}. Open it with the connector: the workflow goes on by itself then."
-            raise CannotGoOn(Failure(FailureClass.PRECONDITION, words, about=about_missing(missing)))
+            raise CannotGoOn(failures.not_here(missing))
 
     async def by_the_clock(self, stage: Stage, address: str, state: Json | None) -> Json | None:
         """A producer or a job: its next state; None when it returned nothing, and its last state stays."""
@@ -94,7 +91,7 @@ class Evaluation:
             source=context.script.source,
             handler=address,
             args=arguments,
-            capabilities=self._host.capabilities[stage is not Stage.JOB],
+            capabilities=self._host.capabilities(context.script, mutation_is_terminal=stage is not Stage.JOB),
             now_ms=self._host.time.now(),
             seed=self._host.rng.getrandbits(32),
         )

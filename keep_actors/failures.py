@@ -9,6 +9,7 @@ from typing import Final, assert_never
 
 import msgspec
 
+from keep_actors.missing import about_missing
 from keep_actors.policy import Policy, in_words
 from keep_sandbox.outcomes import (
     CallLimit,
@@ -131,6 +132,13 @@ def of_outcome(outcome: Terminal, handler: str) -> Failure:  # noqa: C901  # one
             raise AssertionError("the host knows why it refused, and the other two are no failures")
         case _:
             assert_never(outcome)
+
+
+def not_here(methods: list[str]) -> Failure:
+    """No connector of this runtime has these methods today: not the script's mistake, and nothing to repair."""
+    names = ", ".join(f"`ctx.{name}`" for name in methods)
+    words = f"This runtime has no {names}. Open it with the connector: the workflow goes on by itself then."
+    return Failure(FailureClass.PRECONDITION, words, about=about_missing(methods))
 
 
 def logic(handler: str, message: str) -> Failure:

@@ -25,6 +25,7 @@ from keep_actors.telemetry import NO_TELEMETRY, Telemetry
 from keep_actors.turnstile import Turnstile
 from keep_sandbox import Capabilities
 from keep_sandbox.declaration import Declaration, Inspection, Schedule
+from keep_sandbox.invocation import MethodKind
 from keep_storage import reads
 from keep_storage.ids import Ids
 from keep_storage.model import Json, ScriptVersion
@@ -43,6 +44,8 @@ class Script(msgspec.Struct, frozen=True):
     declaration: Declaration
     uses: list[str]
     """The connector methods that it names."""
+    methods: Mapping[str, MethodKind] = {}
+    """All that there were when it was deployed: it may call them without naming them where inspection sees it."""
 
     def schedule_of(self, handler: str) -> Schedule | None:
         """When a producer or a job runs."""
@@ -53,7 +56,7 @@ class Script(msgspec.Struct, frozen=True):
     def of(cls, version: ScriptVersion) -> "Script":
         """A version as it is stored."""
         declared = msgspec.json.decode(version.declaration, type=Declared)
-        return cls(version.id, version.source, declared.declaration, declared.uses)
+        return cls(version.id, version.source, declared.declaration, declared.uses, declared.methods)
 
 
 class Declared(msgspec.Struct, frozen=True):
@@ -61,12 +64,14 @@ class Declared(msgspec.Struct, frozen=True):
 
     declaration: Declaration
     uses: list[str]
+    methods: Mapping[str, MethodKind] = {}
+    """See `Script`. Versions of older files do not have it."""
 
     @classmethod
-    def of(cls, inspection: Inspection) -> "Declared":
-        """What a script that loads declares."""
+    def of(cls, inspection: Inspection, methods: Mapping[str, MethodKind]) -> "Declared":
+        """What a script that loads declares, where there are these methods."""
         assert inspection.declaration is not None, "a script that does not load is not kept"
-        return cls(inspection.declaration, [use.name for use in inspection.uses])
+        return cls(inspection.declaration, [use.name for use in inspection.uses], methods)
 
     def encoded(self) -> Json:
         return msgspec.json.encode(self).decode()
@@ -100,7 +105,7 @@ class Doors:
         self.reach = faults
         """Called at every fault point, with its name and whose work it is."""
         # Everything is offered everywhere: what is not allowed somewhere is refused with words, not a TypeError.
-        self.capabilities = {
+        self._capabilities = {
             is_terminal: Capabilities(
                 peek=True,
                 get_by_ids=True,
@@ -111,12 +116,25 @@ class Doors:
             )
             for is_terminal in (True, False)
         }
-        """What `ctx` has, by whether a mutation ends the script."""
+        """By whether a mutation ends the script."""
         self._policy = policy
         self._policies = policies
 
     def policy_of(self, workflow_name: str) -> Policy:
         return self._policies.get(workflow_name, self._policy)
+
+    def capabilities(self, script: Script, *, mutation_is_terminal: bool) -> Capabilities:
+        """What `ctx` has. A method that was there when the script was deployed and is missing now is still offered: who
+        calls it waits for its connector, and does not fail over a name."""
+        offered = self._capabilities[mutation_is_terminal]
+        missing = {name: kind for name, kind in script.methods.items() if self.catalog.get(name) is None}
+        if not missing:
+            return offered
+        connectors = {connector: {**methods} for connector, methods in offered.connectors.items()}
+        for name, kind in missing.items():
+            connector, _, method = name.partition(".")
+            connectors.setdefault(connector, {})[method] = kind
+        return msgspec.structs.replace(offered, connectors=connectors)
 
     def moment(self) -> Moment:
         """Now, for who looks what is overdue."""

@@ -92,7 +92,7 @@ class Keep(KeepAnswers):
         inspection = await host.pool.inspect(source, host.catalog.kinds())
         name = (inspection.declaration.name if inspection.declaration else None) or ""
         now, policy = host.time.now(), host.policy_of(name)
-        declared = deployment.checked(inspection, host.catalog.methods, timezone or "UTC", policy, now)
+        declared = deployment.checked(inspection, host.catalog.kinds(), timezone or "UTC", policy, now)
         needed = permissions.needed((use.name for use in inspection.uses), host.catalog)
         accepted = self._accepted if grants is None else grants
         named = [] if isinstance(accepted, str) else [permissions.as_grant(each) for each in accepted]

@@ -11,7 +11,7 @@ import msgspec
 from keep_actors import gate
 from keep_actors.connectors import Failed, Method, ReadCall
 from keep_actors.context import CannotGoOn, RunContext
-from keep_actors.failures import Failure, logic
+from keep_actors.failures import Failure, logic, not_here
 from keep_actors.gate import Ask, Stage
 from keep_actors.items import ItemParams, Items
 from keep_actors.outside import checked_params, counted, permitted, watched
@@ -102,7 +102,9 @@ class Requests:
         """A connector's method by its name in `ctx`."""
         method = self._context.host.catalog.get(full_name)
         if method is None:
-            raise self._wrong(f"there is no `ctx.{full_name}`")
+            # Deployed with it: the connector is away, and will be back.
+            was_there = full_name in self._context.script.methods
+            raise CannotGoOn(not_here([full_name])) if was_there else self._wrong(f"there is no `ctx.{full_name}`")
         return method
 
     def _there(self, items: Items | None, request: Request) -> Items:

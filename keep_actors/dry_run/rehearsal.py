@@ -90,7 +90,7 @@ async def dry_run(
             await stack.enter_async_context(looking.opened())
         inspection = await pool.inspect(source, looking.kinds())
         policy = policy or Policy()
-        declared = deployment.checked(inspection, looking.methods, "UTC", policy, at)
+        declared = deployment.checked(inspection, looking.kinds(), "UTC", policy, at)
         found = await read(reader, partial(find, declared=declared, against=against, at=at))
         given = [permissions.as_grant(each) for each in grants]
         permissions.check_known(given, looking)

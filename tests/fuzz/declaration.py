@@ -126,7 +126,7 @@ def check(text: str) -> None:
         return
     assert max(len(told.problems), len(told.warnings)) <= PROBLEMS_SHOWN_MAX
     try:
-        declared = checked(told, [], "UTC", Policy(), NOW)
+        declared = checked(told, {}, "UTC", Policy(), NOW)
     except DeployRefused:
         return
     declaration = declared.declaration

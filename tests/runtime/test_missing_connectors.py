@@ -78,6 +78,38 @@ async def test_producers_and_jobs_wait_and_go_on_too(tmp_path: Path) -> None:
         assert (await waits(box), len(fake.calls)) == ("", 4)
 
 
+HELPED = {
+    "a producer": script(producer="await c.fake.search({});"),
+    "prepare": script(prepare="await c.fake.search({});" + TAKE, next_="return {};"),
+    "mutate": script(mutate="await c.fake.add({ text: prepared.data.id });", next_="return {};"),
+    "an item": script(job='await c.withItem("one", "T", async () => { await c.fake.add({ text: "a" }); });'),
+}
+"""They call a connector without naming it where inspection looks, as a function does that is handed `ctx`."""
+
+
+@pytest.mark.parametrize("where", HELPED)
+async def test_a_call_that_inspection_cannot_see_waits_for_its_connector_too(tmp_path: Path, where: str) -> None:
+    fake = Fake()
+    async with world(fake, path=tmp_path / "keep.db") as box:
+        await box.keep.deploy(HELPED[where], start=False)
+        await box.publish("flow", "in", "a")
+    async with world(path=tmp_path / "keep.db", time=later(2)) as box:
+        await box.keep.resume("flow")
+        await box.settle()
+        assert "This runtime has no `ctx.fake." in await waits(box)
+    async with world(fake, path=tmp_path / "keep.db", time=later(3)) as box:
+        await box.settle()
+        assert (await waits(box), len(fake.calls)) == ("", 1)
+        assert await box.keep.attention() == []
+
+
+async def test_a_method_that_was_never_there_is_the_mistake_of_the_script_still() -> None:
+    async with world(Fake()) as box:
+        await box.keep.deploy(script(producer="await c.fake.serch({});"))
+        await box.settle()
+        assert (await box.last_run("flow", "poll")).status == "failed:logic"
+
+
 async def test_a_next_that_waited_goes_on_with_its_stored_result_and_the_call_is_not_made_again(tmp_path: Path) -> None:
     fake = Fake()
     broken = NEEDS_FAKE.replace("return {};", "null.x;")
