@@ -204,7 +204,7 @@ class Guest:
         try:
             self._enter(*arguments)
             self._run_jobs()
-            if not self._asked:
+            if not self.ended and not self._asked:
                 self._enter("stuck")
         except _quickjs.JSException as error:
             # An interrupt, or memory that ran out where no promise could take the error.

@@ -63,8 +63,6 @@
   let phase = "load";
   let lastId = 0;
   let logLines = 0;
-  let outstanding = 0;
-  let whenQuiet = null;
   const pending = create(null);
 
   // --- values that cross: read once, written as JSON text ---------------------------------------------------------
@@ -239,7 +237,6 @@
     const promise = new RealPromise((resolve) => {
       pending[id] = resolve;
     });
-    outstanding++;
     // True: this was the last word of the script. The engine stops it here, and no `catch` or `finally` sees it.
     if (bridge("request", id, kind, name, params)) for (;;);
     return promise;
@@ -248,13 +245,7 @@
   const settle = (id, text) => {
     const resolve = pending[id];
     delete pending[id];
-    outstanding--;
     resolve(jsonParse(text));
-    if (outstanding === 0 && whenQuiet !== null) {
-      const go = whenQuiet;
-      whenQuiet = null;
-      go();
-    }
   };
 
   const argsText = (value) => textOf(value, limits.value_bytes);
@@ -267,9 +258,13 @@
 
   // --- item scopes: one at a time, in the order of the calls -------------------------------------------------------
 
+  // An item is opened, and closed, only when nothing else goes on: so whatever is asked for while one is open was begun
+  // inside of it, awaited or not, and whatever is asked for while none is open was not.
+
   let ctx = null;
   let item;
   let scope = null;
+  let left = null; // what the body of the open item has returned, while something that it began still goes on
   const waiting = [];
   let firstWaiting = 0;
   let opensItems = false;
@@ -288,41 +283,36 @@
         "`await` every `ctx.withItem` (use `for … of`, not `forEach`)",
     );
     return new RealPromise((resolve) => {
-      if (returned !== null) {
-        if (returned.unfinished === null) returned.unfinished = unfinished;
-        return;
-      }
       waiting[waiting.length] = { __proto__: null, id, title, body, params, unfinished, resolve };
-      if (scope === null) openScope();
     });
   };
 
-  const openScope = () => {
+  const openScope = (enter) => {
     scope = waiting[firstWaiting++];
-    then(request("item_open", "withItem", scope.params), runScope, fail);
+    then(request("item_open", "withItem", scope.params), enter, fail);
   };
 
   const runScope = (opened) => {
     const current = scope;
     item = freeze({ __proto__: null, id: current.id, title: current.title, isDone: opened?.isDone === true });
     // An error inside a scope ends the invocation here: the script cannot catch it and go on.
-    then(settled(() => apply(current.body, undefined, [ctx])), closeScope, fail);
+    then(settled(() => apply(current.body, undefined, [ctx])), leaveScope, fail);
   };
 
-  const closeScope = (value) => {
-    // What the body asked for and did not await still belongs to this item.
-    if (outstanding > 0) {
-      whenQuiet = () => closeScope(value);
-      return;
-    }
+  const leaveScope = (value) => {
+    left = { __proto__: null, value };
+  };
+
+  const closeScope = () => {
     const current = scope;
+    const { value } = left;
+    left = null;
     then(
       request("item_close", "withItem", argsText({ __proto__: null, id: current.id })),
       () => {
         item = undefined;
         scope = null;
         current.resolve(value);
-        if (firstWaiting < waiting.length) openScope();
       },
       fail,
     );
@@ -331,14 +321,18 @@
   // A job is over when nothing that it began goes on: an item that it opens later would be left out without a word.
   const finish = (value) => {
     if (scope !== null) fail(scope.unfinished);
-    else if (opensItems) returned = { __proto__: null, value, unfinished: null };
+    else if (opensItems) returned = { __proto__: null, value };
     else done(value);
   };
 
   // Nothing is to be done any more, and nothing is asked for.
   const stuck = () => {
-    if (returned !== null) return returned.unfinished === null ? done(returned.value) : fail(returned.unfinished);
-    if (scope === null || firstWaiting >= waiting.length) return;
+    if (returned !== null && firstWaiting >= waiting.length) return done(returned.value);
+    // Opened so that people see which item it was, and not entered.
+    if (returned !== null) return openScope(() => fail(scope.unfinished));
+    if (left !== null) return closeScope();
+    if (firstWaiting >= waiting.length) return;
+    if (scope === null) return openScope(runScope);
     fail(new RealTypeError(`ctx.withItem cannot be nested: "${scope.id}" waits for "${waiting[firstWaiting].id}"`));
   };
 

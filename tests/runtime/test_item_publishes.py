@@ -280,3 +280,45 @@ async def test_what_an_item_publishes_counts_toward_what_one_run_may_publish() -
         [run] = await box.keep.runs("flow")
         assert (run.status, "more than 2 events in one run" in run.error_message) == ("failed:logic", True)
         assert await box.statuses("flow", "out") == {"a": "pending", "b": "pending"}
+
+
+# Begun inside and not awaited; begun outside while items wait for their turn.
+
+NOT_AWAITED = """
+  if (c.item.isDone) return;
+  [id].forEach(async (text) => {
+    await c.fake.search({});
+    await c.fake.add({ text });
+    await c.publish("out", { messageId: text, title: "Paid" });
+  });
+"""
+
+
+async def test_what_an_item_began_and_did_not_await_is_done_and_published_with_it() -> None:
+    fake = Fake()
+    fake.plan("add", _ok, fails(Transient("503")))
+    async with Box.open(fake, policy=STEADY) as box:
+        await box.deploy(sweep(NOT_AWAITED))
+        await box.until_idle()
+        assert await states(box) == {"a": "done", "b": "failed"}
+        assert await box.statuses("flow", "out") == {"a": "pending"}
+        await box.advance(minutes=1)
+        assert (fake.texts, await states(box)) == (["a", "b", "c"], {"a": "done", "b": "done", "c": "done"})
+        assert list(await box.statuses("flow", "out")) == ["a", "b", "c"]
+
+
+async def test_what_a_job_publishes_beside_items_that_wait_for_their_turn_comes_with_its_commit() -> None:
+    fake = Fake()
+    fake.plan("add", _ok, fails(Transient("503")))
+    together = """
+      const items = [..."ab"].map((id) => c.withItem(id, id, async () => {
+        if (!c.item.isDone) await c.fake.add({ text: id });
+      }));
+      await Promise.all([...items, c.publish("out", { title: "Nameless" })]);
+    """
+    async with Box.open(fake, policy=STEADY) as box:
+        await box.deploy(script(job=together))
+        await box.until_idle()
+        assert (await states(box), await box.statuses("flow", "out")) == ({"a": "done", "b": "failed"}, {})
+        await box.advance(minutes=1)
+        assert (fake.texts, len(await box.statuses("flow", "out"))) == (["a", "b"], 1)

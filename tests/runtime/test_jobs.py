@@ -123,6 +123,7 @@ async def test_what_an_item_asked_for_and_did_not_wait_for_belongs_to_it() -> No
     [
         ('await c.fake.add({ text: "x" });', "`ctx.fake.add` (mutation) is not allowed in a job"),
         (item("") + 'await c.fake.add({ text: "x" });', "`ctx.fake.add` (mutation) is not allowed in a job"),
+        ('const p = c.withItem("7", "T", () => 1); await c.fake.add({ text: "x" }); await p;', "not allowed in a job"),
         (item('await c.withItem("8", "T", () => 1);'), 'ctx.withItem cannot be nested: "7" waits for "8"'),
         (item('await c.withItem("7", "T", () => 1);'), 'ctx.withItem cannot be nested: "7" waits for "7"'),
         (item("await c.fake.add({ text: 5 });"), "fake.add: text: expected string, got number"),
