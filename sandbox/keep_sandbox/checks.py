@@ -11,7 +11,7 @@ from typing import Final
 from keep_sandbox.declaration import Code, Consumer, Declaration, Problem, Use, near
 from keep_sandbox.handlers import Handler, find_handlers
 from keep_sandbox.invocation import MethodKind
-from keep_sandbox.paths import LOOPS, code_after, holding
+from keep_sandbox.paths import code_after, holding, is_loop
 from keep_sandbox.promises import Dropped, dropped
 from keep_sandbox.syntax import FUNCTIONS, Node, Tree, key_of, string_of
 
@@ -169,18 +169,18 @@ def _check_calls(
     if handler.phase == "prepare":
         _check_results(handler, problems)
     reported: set[int] = set()
-    calls = holding(mutations)
+    calls, made = holding(mutations), {id(call) for call in mutations}
     for call in mutations:
-        after = code_after(call, calls)
+        after = code_after(call, calls, made)
         if after is not None and id(after) not in reported:
             reported.add(id(after))
-            message, hint = _words_after(after, calls)
+            message, hint = _words_after(after, calls, made)
             problems.append(_problem(Code.CODE_AFTER_MUTATION, message, hint, after, handler))
 
 
-def _words_after(after: Node, calls: Set[int]) -> tuple[str, str]:
+def _words_after(after: Node, calls: Set[int], made: Set[int]) -> tuple[str, str]:
     """What is wrong with the code that would follow a mutation, and what to do."""
-    if after.kind in LOOPS:
+    if is_loop(after) and id(after) not in made:
         return (
             "a mutation in a loop: the first one ends the script, so there is no second round",
             "reserve one event per run, and the host comes back for the next; or use a job with `ctx.withItem`",

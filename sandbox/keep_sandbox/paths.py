@@ -11,6 +11,8 @@ from typing import Final
 from keep_sandbox.syntax import FUNCTIONS, Node
 
 LOOPS: Final = ("for_statement", "for_in_statement", "while_statement", "do_statement")
+_REPEATING: Final = ("every", "filter", "find", "findIndex", "flatMap", "forEach", "map", "reduce", "some")
+"""Methods that call the function that they are given for each of a list."""
 _BLOCKS: Final = ("statement_block", "switch_case", "switch_default", "switch_body")
 _LISTS: Final = ("array", "arguments")
 _IN_ORDER: Final = (
@@ -37,15 +39,26 @@ def holding(calls: Iterable[Node]) -> Set[int]:
     return found
 
 
-def code_after(call: Node, calls: Set[int]) -> Node | None:
-    """The first code that would run after this call, inside its function. `calls` is what holds such calls."""
+def is_loop(node: Node) -> bool:
+    """Whether what is inside is done again and again: a loop, or a call such as `all.map(...)`."""
+    callee = node.get("function") if node.kind == "call_expression" else None
+    method = callee.get("property") if callee is not None else None
+    return node.kind in LOOPS or (method is not None and method.text in _REPEATING)
+
+
+def code_after(call: Node, calls: Set[int], made: Set[int]) -> Node | None:
+    """The first code that would run after this call, inside its function, or that would make the call again.
+
+    `calls` is what holds such calls, `made` are the calls themselves.
+    """
     node = call
     # How the path leaves the statements around it: by `return`, by `break` or `continue` and a label, or not at all.
     leaving: tuple[str, str] | None = None
     for around in call.ancestors():
         after: Node | None = None
-        if around.kind in FUNCTIONS:
-            return None
+        if around.kind in FUNCTIONS or id(around) in made:
+            # The end of the function; or another call, and this one is in its arguments.
+            return around if id(around) in made else _repeats(around)
         if around.kind in ("return_statement", "throw_statement"):
             leaving = _RETURN
         elif around.kind == "try_statement":
@@ -66,6 +79,12 @@ def code_after(call: Node, calls: Set[int]) -> Node | None:
             return after
         node = around
     return None
+
+
+def _repeats(function: Node) -> Node | None:
+    """The call that this function is given to, if it calls it for each of a list."""
+    call = function.parent.parent if function.parent is not None and function.parent.kind == "arguments" else None
+    return call if call is not None and is_loop(call) else None
 
 
 def _after_part(around: Node, node: Node, calls: Set[int], call: Node) -> Node | None:

@@ -60,6 +60,9 @@ ONE_CALL_ON_EVERY_PATH = [
     "label: if (a) { await S; break label; } else { await R; }",
     "if (a) return void await S; return R;",
     "return (a && S) || (b && R) || S;",
+    "const one = all.map((x) => x.id).find((x) => x); if (one) return S; return R;",
+    "if (all.some((x) => x.ok)) return S; await R;",
+    "await ctx.gmail.send({ to: all.map((x) => x.to) });",
     "await S; ;",
     "await S; /* done */",
     "{ await S; }",
@@ -119,6 +122,13 @@ A_SECOND_CALL_ON_SOME_PATH = [
     "try { JSON.parse(a); } catch { await S; } await R;",
     "try { console.log(1); } finally { await S; } await R;",
     "try { if (a) return S; } finally { await R; }",
+    "all.forEach((x) => S);",
+    "all.forEach(async (x) => { if (x) await S; });",
+    "await Promise.all(all.map((x) => S));",
+    "return Promise.all(all.map(async (x) => { return S; }));",
+    "await all.reduce(async (before, x) => { await before; await S; }, null);",
+    "await ctx.gmail.send({ to: await R });",
+    "return ctx.gmail.send({ to: [(await R).id] });",
 ]
 
 
@@ -143,6 +153,8 @@ def test_a_second_call_is_found_on_whatever_path_it_is(shape: str) -> None:
         ("if (a) await S; await R;", "a second mutation"),
         ("await S; if (a) { if (b) { console.log(1); console.log(2); await R; } }", "a second mutation"),
         ("for (const x of all) await S;", "a mutation in a loop"),
+        ("await Promise.all(all.map((x) => S));", "a mutation in a loop"),
+        ("await ctx.gmail.send({ to: await R });", "a second mutation"),
         ("await S; console.log(1);", "code after the mutation"),
         ("S.then(() => console.log(1));", "code after the mutation"),
         ("try { return S; } finally { console.log(1); }", "code after the mutation"),
