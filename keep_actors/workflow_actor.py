@@ -273,13 +273,19 @@ class WorkflowActor(Actor[Message]):
         return mutation
 
     def _approved(self, q: Queries, approval_id: str) -> tuple[Workflow, GrantUse | None]:
-        """The workflow that asks, and what the call counts against."""
+        """The workflow that asks, and what the call counts against. Raises `Rejected` if nothing here could make it."""
         workflow, approval = reads.workflow(q, self.name), reads.approval(q, approval_id)
         assert workflow is not None, "an approval is about a workflow"
         mutation = reads.mutation(q, approval.mutation_id) if approval is not None else None
-        method = self._host.catalog.get(f"{mutation.connector}.{mutation.method}") if mutation is not None else None
-        if method is None or workflow.active_version_id is None:
+        if mutation is None or workflow.active_version_id is None:
             return workflow, None
+        name = f"{mutation.connector}.{mutation.method}"
+        method = self._host.catalog.get(name)
+        if method is None:
+            words = (
+                f"This runtime has no `ctx.{name}`: open it with the connector, then approve. The question stays open."
+            )
+            raise Rejected(Reason.MUTATION_NOT_SENT, words)
         envelope = Envelope(grants_of(q, workflow.active_version_id))
         return workflow, use_of(envelope, method.permission, self._host.time.now())
 

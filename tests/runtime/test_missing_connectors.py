@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from keep_actors import Connector, DeployRefused, mutation, read
+from keep_actors import Connector, DeployRefused, Grant, Rejected, mutation, read
 from keep_actors.connectors import Retry
 from keep_actors.kernel import VirtualTime
 from keep_actors.notices import Notice
@@ -101,6 +101,23 @@ async def test_a_call_that_inspection_cannot_see_waits_for_its_connector_too(tmp
         await box.settle()
         assert (await waits(box), len(fake.calls)) == ("", 1)
         assert await box.keep.attention() == []
+
+
+async def test_a_call_whose_connector_is_away_is_not_approved_and_its_question_stays_open(tmp_path: Path) -> None:
+    fake = Fake()
+    async with world(fake, path=tmp_path / "keep.db") as box:
+        await box.keep.deploy(NEEDS_FAKE, grants=[Grant("fake.add", policy="ask")])
+        await box.publish("flow", "in", "a")
+        await box.settle()
+    async with world(path=tmp_path / "keep.db", time=later(1)) as box:
+        [question] = await box.keep.approvals()
+        with pytest.raises(Rejected, match="open it with the connector"):
+            await box.keep.approve(question.approval_id, by="ann")
+        assert await box.keep.approvals() == [question]
+    async with world(fake, path=tmp_path / "keep.db", time=later(2)) as box:
+        await box.keep.approve(question.approval_id, by="ann")
+        await box.settle()
+        assert (await box.statuses("flow", "in"), fake.texts) == ({"a": "consumed"}, ["a"])
 
 
 async def test_a_method_that_was_never_there_is_the_mistake_of_the_script_still() -> None:
