@@ -9,6 +9,7 @@ import msgspec
 
 from keep_actors.control import protocol
 from keep_actors.control.protocol import AnyRequest, RequestRefused
+from keep_sandbox.json_text import SLOW_NUMBERS_MAX, has_slow_numbers
 
 CONTAINERS_MAX: Final = 50_000
 """Lists and objects. A line of 4 MB could have 1,400,000 of them, and those take a second."""
@@ -53,6 +54,8 @@ def _refuse_what_is_much(line: bytes) -> None:
         raise _too_much("values", VALUES_MAX)
     if b"0" * (DIGITS_MAX + 1) in outside.translate(_DIGITS):
         raise RequestRefused(f"A number in a request has at most {DIGITS_MAX:,} digits: write it as a text.")
+    if has_slow_numbers(outside):
+        raise _too_much("numbers with an exponent of three digits", SLOW_NUMBERS_MAX)
     if containers > DEPTH_MAX and _depth(outside) > DEPTH_MAX:
         raise RequestRefused(f"Lists and objects in a request are nested at most {DEPTH_MAX} deep.")
 

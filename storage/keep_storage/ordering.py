@@ -5,30 +5,32 @@ a key that it holds wait for it; events without a key wait for nobody.
 """
 
 import hashlib
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
 from keep_storage.model import Json
 
 _CHARS_MAX: Final = 256
+_MEMBERS: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_KEY: Final = msgspec.json.Decoder(str | int | float | bool)
 
 
 def ordering_key(payload: Json, ordering: str | None) -> str | None:
     """The key of an event, if its consumer declares one and the payload has a text, a number or a truth value there.
 
-    A payload that no decoder can hold (`1e400` is valid JSON) has none: it is not taken any more; a file may have it.
+    A number that nobody can hold (`1e400` is valid JSON) is none: it is not taken any more; a file may have it.
     """
     if ordering is None:
         return None
     try:
-        found: Any = msgspec.json.decode(payload)
-    except msgspec.DecodeError:
-        return None
-    for member in ordering.split("."):
-        found = found.get(member) if isinstance(found, dict) else None
-    if not isinstance(found, str | int | float):
+        # Only what leads to the key is decoded: a payload may be made of what takes long.
+        found = msgspec.Raw(payload.encode())
+        for member in ordering.split("."):
+            found = _MEMBERS.decode(found)[member]
+        key = _KEY.decode(found)
+    except (msgspec.DecodeError, UnicodeError, RecursionError, KeyError):
         return None
     # As JSON, so that the number 7 and the text "7" are two keys.
-    text = msgspec.json.encode(found).decode()
+    text = msgspec.json.encode(key).decode()
     return text if len(text) <= _CHARS_MAX else hashlib.sha256(text.encode()).hexdigest()

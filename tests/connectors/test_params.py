@@ -1,3 +1,4 @@
+import time
 from datetime import datetime
 from enum import Enum
 from typing import Annotated, Any, Literal
@@ -148,3 +149,30 @@ def test_a_list_that_is_a_default_is_not_shared_between_calls() -> None:
     first = WRITE.decode_params('{"sheetId": "s", "values": []}')
     first.values["cells"].append("mine")
     assert WRITE.decode_params('{"sheetId": "s", "values": []}').values["cells"] == []
+
+
+class Numbers(Connector):
+    name = "numbers"
+
+    @read
+    async def total(self, values: list[float], of: Any = None) -> float:  # noqa: ARG002
+        return sum(values)
+
+
+@pytest.mark.parametrize("member", ["values", "of"])
+@pytest.mark.parametrize("number", ["5e-324", "1.7976931348623157e+308", "1.2345678901234567890123e-300"])
+def test_a_megabyte_of_numbers_that_take_long_to_read_is_refused_before_it_is_read(member: str, number: str) -> None:
+    total = method_of(Numbers(), "total")
+    numbers = ",".join([number] * (1_000_000 // (len(number) + 1)))
+    before = time.thread_time()
+    with pytest.raises(ParamsError, match="2,000 numbers have an exponent of three digits"):
+        total.decode_params(f'{{"{member}":[{numbers}]}}')
+    assert time.thread_time() - before < 0.25
+
+
+def test_two_thousand_of_them_are_taken_and_text_that_looks_like_them_is_none() -> None:
+    total = method_of(Numbers(), "total")
+    texts = ",".join(['"5e-324"'] * 3_000)
+    params = total.decode_params(f'{{"values":[{",".join(["5e-324"] * 2_000)}],"of":[{texts}]}}')
+    assert len(params.values["values"]) == 2_000
+    assert len(params.values["of"]) == 3_000

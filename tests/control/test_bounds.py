@@ -39,6 +39,9 @@ MUCH = {
     "numbers": filled(b"1"),
     "long numbers": filled(b"1" * bounds.DIGITS_MAX),
     "longer numbers": filled(b"1" * 4_000),
+    "the smallest numbers": publish(b"[" + b",".join([b"5e-324"] * 190_000) + b"]"),
+    "the largest numbers": filled(b"1.7976931348623157e+308"),
+    "numbers between two others": filled(b"1.2345678901234567890123E-300"),
     "digits here and there": publish(b"[" + b"1 " * (ROOM // 2) + b"]"),
     "one number": publish(b"1" * ROOM),
     "texts": filled(b'""'),
@@ -74,6 +77,7 @@ def test_no_line_takes_the_event_loop_a_quarter_of_a_second(what: str) -> None:
         (b"-" + b"1" * (bounds.DIGITS_MAX + 1), "at most 1,000 digits"),
         (b"0." + b"1" * (bounds.DIGITS_MAX + 1), "at most 1,000 digits"),
         (b"1e999", "out of range"),
+        (b"[" + b",".join([b"5e-324"] * 2_001) + b"]", "at most 2,000 numbers with an exponent of three digits"),
     ],
 )
 def test_what_is_too_much_is_refused_with_words(payload: bytes, words: str) -> None:
@@ -86,6 +90,9 @@ LARGE: dict[str, protocol.AnyRequest] = {
     "brackets in a text": Publish(workflow="flow", topic="in", message_id="m", title="t", payload='[{"\\' * 300_000),
     "a script": Deploy(source='const a = "[[[{{{"; // \\ " \n' * 100_000),
     "a large number": Resolve(mutation_id="m", verdict="happened", by="ann", result=10**100),
+    "small numbers": Publish(
+        workflow="flow", topic="in", message_id="m", title="t", payload=[1e-300, "5e-324"] * 2_000
+    ),
     "the last entry": Follow(after=2**63 - 1),
 }
 

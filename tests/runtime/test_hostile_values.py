@@ -1,11 +1,14 @@
 """Values that a script chooses to hurt those who read them later. None of them reaches the file or an actor."""
 
+import time
+
 import pytest
 
 from keep_actors import DeployRefused
 from keep_actors.messages import Do
 from keep_actors.testing import Box
 from keep_storage.operations import Publish, PublishEvents
+from keep_storage.ordering import ordering_key
 
 pytestmark = pytest.mark.anyio
 
@@ -43,6 +46,17 @@ async def test_a_file_with_such_a_number_takes_a_script_that_orders_by_it() -> N
         [old] = [each for each in await box.keep.events("flow", "in") if each.message_id == "old"]
         assert old.ordering_key is None
         assert (await box.keep.workflow("flow")).error == ""
+
+
+def test_what_else_is_in_a_payload_costs_its_ordering_key_nothing() -> None:
+    slow = ",".join(["5e-324"] * 150_000)
+    deep = "[" * 50_000 + "]" * 50_000
+    before = time.thread_time()
+    # At first all of it was decoded, for more than a second, while everybody else waited.
+    assert ordering_key(f'{{"more":[{slow}],"customer":{{"id":7,"more":[{slow}]}}}}', "customer.id") == "7"
+    assert time.thread_time() - before < 0.25
+    # This raised a `RecursionError`.
+    assert ordering_key(f'{{"customer":{{"id":7,"more":{deep}}}}}', "customer.id") is None
 
 
 JOB = """
