@@ -144,6 +144,7 @@ class Server:
         self._listener = listening.socket
         self._patience = patience or Patience()
         self._connections = 0
+        self._decoding = anyio.Lock()
 
     async def run(self, keep: Keep, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
         async with anyio.create_task_group() as tasks:
@@ -186,7 +187,7 @@ class Server:
             return
         try:
             with anyio.fail_after(self._patience.request_s):
-                request = bounds.decode(await line.receive(protocol.REQUEST_BYTES_MAX))
+                request = await self._decoded(await line.receive(protocol.REQUEST_BYTES_MAX))
         except RequestRefused as refused:
             await self._say(line, _refusal("request", str(refused)))
             return
@@ -194,6 +195,12 @@ class Server:
             await self._follow(keep, request, line)
         else:
             await self._say(line, await _answer(keep, request))
+
+    async def _decoded(self, line: bytes) -> AnyRequest:
+        """One at a time, and everybody else in between: many who ask for much at once hold up nobody for longer."""
+        async with self._decoding:
+            await anyio.lowlevel.checkpoint()
+            return bounds.decode(line)
 
     async def _say(self, line: "_Line", reply: Reply) -> None:
         with anyio.fail_after(self._patience.answer_s):

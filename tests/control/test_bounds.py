@@ -1,15 +1,19 @@
 """What a request may cost: whoever sends much, or deep, or huge numbers, is refused in a moment and hurts nobody."""
 
 import logging
+import socket
 import time
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
+import anyio
+import anyio.lowlevel
 import msgspec
 import pytest
 
 from keep_actors.control import bounds, protocol
+from keep_actors.control.place import place_of
 from keep_actors.control.protocol import Deploy, Follow, Grant, GrantOf, Publish, Resolve
 from tests.control.test_control import controlled, in_thread, say
 
@@ -147,3 +151,38 @@ async def test_who_follows_from_a_place_that_cannot_be_is_refused_and_it_is_no_b
                 assert said["error"]["kind"] == "request"
                 assert "out of range" in said["error"]["words"]
     assert caplog.records == []
+
+
+@pytest.mark.anyio
+async def test_many_who_ask_for_much_at_once_do_not_hold_up_the_event_loop_together(tmp_path: Path) -> None:
+    db = tmp_path / "keep.db"
+    line = publish(b"[" + b",".join([b"[1,2,3]"] * 49_000) + b"]")
+    longest = 0.0
+
+    async def look() -> None:
+        nonlocal longest
+        while True:
+            # Of this thread alone: how crowded the machine is does not matter.
+            before = time.thread_time()
+            await anyio.lowlevel.checkpoint()
+            longest = max(longest, time.thread_time() - before)
+
+    def ask_together(count: int) -> list[bytes]:
+        asking = [socket.socket(socket.AF_UNIX) for _ in range(count)]
+        for each in asking:
+            each.connect(str(place_of(db)))
+            each.sendall(line)
+        # All of it has been read but the end: what follows finds all of them ready.
+        for each in asking:
+            each.sendall(b"\n")
+        answers = [each.makefile("rb").readline() for each in asking]
+        for each in asking:
+            each.close()
+        return answers
+
+    async with controlled(db), anyio.create_task_group() as tasks:
+        tasks.start_soon(look)
+        answers = await in_thread(partial(ask_together, 20))
+        tasks.cancel_scope.cancel()
+    assert all(b'"error"' in each or b'"answer"' in each for each in answers)
+    assert longest < 0.25
