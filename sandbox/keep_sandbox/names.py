@@ -4,6 +4,7 @@ A name is short, and shows all that it is: without characters that a terminal ob
 follows, or that cannot be seen, so that no two names look alike and none looks like something else.
 """
 
+import re
 import unicodedata
 from typing import Final
 
@@ -12,17 +13,43 @@ HANDLERS_MAX: Final = 200
 TOPICS_MAX: Final = 200
 
 _JOINERS: Final = "\u200c\u200d"
-"""Part of words in Persian and in Indian scripts, and of emoji."""
-_BLANK: Final = "\u115f\u1160\u2800\u3164\uffa0\u034f\u17b4\u17b5"
-"""Letters, by their category, that show nothing."""
-_HIDDEN: Final = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
+"""Part of words in Persian and in Indian scripts, and of emoji: seen between two such characters, and nowhere else."""
+_PRESENTATIONS: Final = "\ufe0e\ufe0f"
+"""Whether a symbol is an emoji: seen behind one, or in a keycap."""
+_KEYCAP: Final = "\u20e3"
+_BLANK: Final = re.compile(
+    # Letters, marks and symbols, by their category, that show nothing; and what Unicode keeps free for more of them.
+    r"[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2065\u2800\u3164\ufe00-\ufe0d\uffa0\ufff0-\ufff8"
+    r"\U00016fe4\U0001d159\U000e0000-\U000e0fff]"
+)
+_HIDDEN: Final = frozenset({"Cc", "Cf", "Co", "Cs", "Zl", "Zp", "Zs"})
 
 
 def is_hidden(character: str) -> bool:
-    """Whether a person would not see it, or see something else because of it."""
-    if character in _BLANK or "\u180b" <= character <= "\u180f" or "\U000e0100" <= character <= "\U000e01ef":
-        return True
-    return unicodedata.category(character) in _HIDDEN and character not in _JOINERS
+    """Whether a person would not see it wherever it stands, or see something else because of it."""
+    # The wide space of Chinese and Japanese is as wide as a letter.
+    if character in " \u3000" or character in _JOINERS:
+        return False
+    return _BLANK.match(character) is not None or unicodedata.category(character) in _HIDDEN
+
+
+def _hides(text: str, at: int) -> bool:
+    """The same where it stands: a joiner between letters that nothing joins makes a second name that looks like one."""
+    character = text[at]
+    before, after = text[at - 1 : at], text[at + 1 : at + 2]
+    if character in _JOINERS:
+        return not (_is_joined(before) and _is_joined(after))
+    if character in _PRESENTATIONS:
+        return after != _KEYCAP and not _is_symbol(before)
+    return is_hidden(character)
+
+
+def _is_joined(character: str) -> bool:
+    return not (character.isascii() or character == "\u3000" or character in _JOINERS or is_hidden(character))
+
+
+def _is_symbol(character: str) -> bool:
+    return not character.isascii() and (unicodedata.category(character)[0] in "SP" or character == "\u2139")
 
 
 def hidden_in(text: str) -> str:
@@ -30,16 +57,14 @@ def hidden_in(text: str) -> str:
     # Most texts are ASCII, and then it is looked at without a loop of ours.
     if text.isascii() and text.isprintable():
         return ""
-    return next((f"U+{ord(each):04X}" for each in text if is_hidden(each)), "")
+    return next((f"U+{ord(each):04X}" for at, each in enumerate(text) if _hides(text, at)), "")
 
 
 def shown(text: str) -> str:
     """A title as it may be shown: what is hidden in it is replaced, and white space of any kind is a space."""
     if not hidden_in(text):
         return text
-    return "".join(
-        " " if each in "\t\n\r\x0b\x0c\x85\u2028\u2029" else "�" if is_hidden(each) else each for each in text
-    )
+    return "".join((" " if each.isspace() else "�") if _hides(text, at) else each for at, each in enumerate(text))
 
 
 def unfit_name(name: str) -> str:

@@ -24,6 +24,17 @@ HIDDEN = {
     "a blank in Braille": "a\u2800b",
     "a variation": "a\U000e0100b",
     "a separator of lines": "a\u2028b",
+    "a variation of nothing": "a\ufe0fb",
+    "another variation": "\u6ce8\ufe00",
+    "a joiner of nothing": "a\u200db",
+    "a joiner at the end": "\u6ce8\u200c",
+    "a space that does not break": "a\u00a0b",
+    "a space of no width to speak of": "a\u200ab",
+    "a note without a head": "a\U0001d159b",
+    "a filler": "a\U00016fe4b",
+    "what is kept free for tags": "a\U000e0080b",
+    "what is kept free beside them": "a\u2065b",
+    "a letter of one's own": "a\ue000b",
 }
 SEEN = [
     "order.paid",
@@ -32,6 +43,10 @@ SEEN = [
     "\u0646\u0645\u06cc\u200c\u062e\u0648\u0627\u0647\u0645",
     "👨\u200d👩\u200d👧",
     "✔\ufe0f",
+    "1\ufe0f\u20e3",
+    "\u2139\ufe0f",
+    "❤\ufe0f\u200d🔥",
+    "注文\u3000一覧",
     "a b",
     "x" * 100,
 ]
