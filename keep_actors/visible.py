@@ -19,8 +19,8 @@ _MARKS_MAX: Final = 4
 _TIMES: Final = "\N{MULTIPLICATION SIGN}"
 _BLANK: Final = re.compile(
     # Printable for Python, and blank or invisible on a screen: the rest of Unicode's Default_Ignorable_Code_Point, the
-    # blank pattern of braille and a notehead without a head.
-    r"[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180d\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U0001d159\U000e0100-\U000e01ef]"
+    # blank pattern of braille, a notehead without a head and the filler of the Khitan script.
+    r"[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180d\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U00016fe4\U0001d159\U000e0100-\U000e01ef]"
 )
 _SPANS: Final = re.compile(r"[ -~]+|(.)\1*", re.DOTALL)
 _QUOTED_SPANS: Final = re.compile(rf"(?:[!#-\[\]-~]| (?! {{{_SPACES_MAX}}}))+|(.)\1*", re.DOTALL)

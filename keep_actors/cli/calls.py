@@ -66,7 +66,12 @@ def lines_of(text: CallText, indent: str) -> Iterator[str]:
     for each in text.lines:
         sizes[each.depth] = min(max(sizes.get(each.depth, 0), len(each.name)), _NAMES_MAX)
     for depth, name, value, left in text.lines:
-        head = f"{indent}{'  ' * min(depth, _DEPTH_MAX)}{name.ljust(sizes[depth])}"
+        start = f"{indent}{'  ' * min(depth, _DEPTH_MAX)}"
+        if columns(name) > room // 2:
+            # A name of the script's choice, which would push its value out of sight or reach the place of other names.
+            yield from hung(start, name, room)
+            name = ""
+        head = f"{start}{name.ljust(sizes[depth])}"
         head = f"{head}  " if name else head
         if columns(f"{head}{value} {left}") <= room:
             yield f"{head}{value} {left}".rstrip()

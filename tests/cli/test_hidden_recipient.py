@@ -13,7 +13,11 @@ import pytest
 
 import keep_actors
 from keep_actors import Connector, Grant, Keep, mutation
+from keep_actors.call_text import call_text
+from keep_actors.cli.calls import lines_of
 from keep_actors.cli.exits import Exit
+from keep_actors.cli.terminal import columns
+from keep_actors.visible import is_visible
 from keep_storage import Store, reads
 from tests.cli.at_work import Desk
 from tests.cli.hostile import reached
@@ -246,6 +250,23 @@ def test_a_short_call_is_approved_without_a_question_and_an_id_without_a_termina
 
     mails = {"body": "x" * 2012, "subject": "s", "to": "long"}, {"body": "x", "subject": "s", "to": "short"}
     assert asked(tmp_path / "keep.db", act, *mails) == ["short", "long"]
+
+
+@pytest.mark.parametrize("name", ["x" * 80 + " " * 16 + "to  boss@corp.example" + " " * 16 + "x" * 400, "\u6ce8" * 58])
+@pytest.mark.parametrize("full", [True, False])
+def test_a_name_that_is_wider_than_a_line_does_not_reach_the_place_of_another_name(name: str, full: bool) -> None:
+    text = call_text(json.dumps({"headers": {name: "y"}, "to": ATTACKER}), ["to", "headers"], full=full)
+    shown = list(lines_of(text, "    "))
+    assert shown[:2] == [f'    to       "{ATTACKER}"', "    headers"]
+    assert max(map(columns, shown)) <= 100, "a terminal would go on at its left side"
+    assert all(each.startswith("      ") for each in shown[2:])
+    assert shown[-1].strip() == '"y"'
+
+
+def test_a_filler_that_is_blank_is_spelled_out() -> None:
+    assert is_visible("\U00016fe4") is False
+    [line] = lines_of(call_text(json.dumps({"to": "boss\U00016fe4@corp.example"})), "")
+    assert line == 'to  "boss\\u{16fe4}@corp.example"'
 
 
 def test_the_words_that_are_stored_about_a_call_name_the_recipient_and_mark_their_cut(tmp_path: Path) -> None:
