@@ -24,6 +24,11 @@ _BYTES_MAX: Final = 64 * 1024 * 1024
 _TIMES_READ: Final = 8
 _VALUE_BYTES: Final = 16 * 1024 * 1024
 """A value may be as large as this, and as the file."""
+_LENGTH_MAX: Final = 2**31 - 1
+"""More than SQLite knows."""
+_SPARE_BYTES: Final = 1024 * 1024
+_COMPRESSED: Final = 8
+"""A file may be so much larger than what it takes on the disk: some file systems compress, and count late."""
 
 TOO_MUCH: Final = (
     "there is more to read in it than a file of its size can hold; it is damaged, or was made to hold up whoever "
@@ -42,7 +47,7 @@ class Allowance:
         self._steps_max = _STEPS_MAX + size * _STEPS_PER_BYTE
         self._rows_max = _ROWS_MAX + size // _BYTES_PER_ROW
         self._bytes_max = _BYTES_MAX + size * _TIMES_READ
-        connection.limit(apsw.SQLITE_LIMIT_LENGTH, max(_VALUE_BYTES, size))
+        connection.limit(apsw.SQLITE_LIMIT_LENGTH, min(max(_VALUE_BYTES, size), _LENGTH_MAX))
         connection.pragma("cell_size_check", True)
         # With an id: it takes nobody's place who counts too.
         connection.set_progress_handler(self._is_used_up, _STEPS, id=self)
@@ -64,13 +69,15 @@ class Allowance:
 
 
 def size_of(path: str) -> int:
-    """The bytes of a database and its log."""
+    """The bytes of a database and its log, without holes that cost whoever made the file nothing."""
     size = 0
     for name in (path, f"{path}-wal"):
         try:
-            size += Path(name).stat().st_size
+            found = Path(name).stat()
         except OSError:
             continue
+        # Not by looking for holes in it: to close a file ends the locks that SQLite has on it in this process.
+        size += min(found.st_size, _SPARE_BYTES + found.st_blocks * 512 * _COMPRESSED)
     return size
 
 

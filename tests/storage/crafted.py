@@ -98,6 +98,14 @@ def a_size_that_is_a_lie(path: Path) -> None:
     path.write_bytes(content)
 
 
+def a_hole(path: Path, size: int) -> None:
+    """Pages that nobody has written, and that take no room on the disk."""
+    content = bytearray(path.read_bytes())
+    struct.pack_into(">I", content, 28, size // _page_size(content))
+    path.write_bytes(content)
+    os.truncate(path, size)
+
+
 def a_page_of_noise(path: Path) -> None:
     content = bytearray(path.read_bytes())
     middle = len(content) // 2 // 4096 * 4096

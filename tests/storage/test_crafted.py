@@ -13,7 +13,15 @@ from keep_storage.backup import back_up
 from keep_storage.doctor import examine
 from keep_storage.schema import Part, differences
 from keep_storage.sqlite import open_reader
-from tests.storage.crafted import CRAFTED, FOR_EVER, altered, disguised, healthy
+from tests.storage.crafted import (
+    CRAFTED,
+    FOR_EVER,
+    a_hole,
+    a_tree_that_holds_one_page_many_times,
+    altered,
+    disguised,
+    healthy,
+)
 
 SOON_S = 30
 """Of this thread's own time: most of it is the budget of one query."""
@@ -77,6 +85,26 @@ def test_nobody_reads_in_it_for_longer_than_it_is_worth(crafted: Path, request: 
             reads.agenda(reader)
 
     assert said(look) or what(request) == "a page of noise", "which is somewhere else"
+
+
+def test_a_hole_makes_a_file_worth_no_more(file: Path) -> None:
+    a_tree_that_holds_one_page_many_times(file)
+    os.truncate(file, 2**30)
+    [problem] = examine(file).problems
+    assert "more to read in it than a file of its size can hold" in problem
+
+
+def test_a_hole_is_not_copied(file: Path) -> None:
+    a_hole(file, 2**26)
+    copy = file.with_name("copy.db")
+    assert "larger than it is" in said(lambda: back_up(file, copy, nothing))
+    assert not copy.exists()
+
+
+def test_a_file_of_more_than_two_gigabytes_is_looked_at(file: Path) -> None:
+    os.truncate(file, 2**32)
+    report = examine(file)
+    assert (report.size_bytes, report.problems) == (2**32, [])
 
 
 def test_a_runtime_does_not_start_on_a_schema_that_is_not_ours(crafted: Path, request: pytest.FixtureRequest) -> None:
