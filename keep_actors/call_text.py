@@ -11,6 +11,8 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import Any, Final, NamedTuple, TypeAlias
 
+import msgspec
+
 from keep_actors.visible import cut, left_out, quoted
 from keep_storage.model import Json
 
@@ -21,6 +23,7 @@ LINES_MAX: Final = 20
 PARAMETERS_MAX: Final = 60
 PREVIEW_CHARS_MAX: Final = 500
 _PREVIEW_CHARS_EACH: Final = 100
+_BRIEF_CHARS_MAX: Final = 2_000
 _INLINE_CHARS_MAX: Final = 60
 """A list of simple values that is no longer is on one line."""
 
@@ -82,18 +85,31 @@ def call_text(params: Json, names: Sequence[str] | None = None, *, full: bool = 
 
 def preview(params: Json, names: Sequence[str] | None = None) -> str:
     """The same in one line, for words about a call: `to: "ann", body: "Dear" … 1,612 characters left out`."""
+    parts = iter([("", params)])
+    count = 1
     try:
-        found = _decoded(params)
-        pairs = _ordered(found.pairs, names) if isinstance(found, _Object) else [("", found)]
-        parts = [_brief(name, value) for name, value in pairs]
+        members = msgspec.json.decode(params, type=dict[str, msgspec.Raw])
+        ordered = _ordered([(name, bytes(raw).decode()) for name, raw in members.items()], names)
+        count, parts = len(ordered), iter([(name, str(raw)) for name, raw in ordered])
     except (ValueError, RecursionError):
-        parts = [_brief("", params)]
+        pass
     shown = ""
-    for at, part in enumerate(parts):
+    for at, (name, text) in enumerate(parts):
+        part = _brief_of(name, text)
         if shown and len(shown) + len(part) > PREVIEW_CHARS_MAX:
-            return f"{shown}, … {len(parts) - at:,} more parameters left out"
+            return f"{shown}, … {count - at:,} more parameters left out"
         shown += f", {part}" if shown else part
     return shown or "no parameters"
+
+
+def _brief_of(name: str, text: Json) -> str:
+    """A member by its JSON text. Of a large one only the beginning is looked at: a runtime does this, and waits."""
+    try:
+        if len(text) <= _BRIEF_CHARS_MAX or text.startswith('"'):
+            return _brief(name, _decoded(text))
+    except (ValueError, RecursionError):
+        return _brief(name, text)
+    return _brief(name, _Literal(text))
 
 
 class _Limits(NamedTuple):

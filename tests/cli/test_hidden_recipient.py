@@ -3,6 +3,7 @@
 import json
 import re
 import shlex
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ import pytest
 
 import keep_actors
 from keep_actors import Connector, Grant, Keep, mutation
-from keep_actors.call_text import call_text
+from keep_actors.call_text import call_text, preview
 from keep_actors.cli.calls import lines_of
 from keep_actors.cli.exits import Exit
 from keep_actors.cli.terminal import columns
@@ -261,6 +262,17 @@ def test_a_name_that_is_wider_than_a_line_does_not_reach_the_place_of_another_na
     assert max(map(columns, shown)) <= 100, "a terminal would go on at its left side"
     assert all(each.startswith("      ") for each in shown[2:])
     assert shown[-1].strip() == '"y"'
+
+
+@pytest.mark.parametrize("body", [[1] * 500_000, [{"": 0}] * 140_000, {str(at): 1 for at in range(90_000)}])
+def test_the_words_about_a_large_call_take_the_runtime_a_moment(body: object) -> None:
+    params = json.dumps({"body": body, "to": ATTACKER}, separators=(",", ":"))
+    before = time.thread_time()
+    # At first all of it was put into words, for seconds, while everybody else waited.
+    words = preview(params, ["to", "body"])
+    assert time.thread_time() - before < 0.25
+    assert words.startswith(f'to: "{ATTACKER}", body: ')
+    assert words.endswith("characters left out")
 
 
 def test_a_filler_that_is_blank_is_spelled_out() -> None:
