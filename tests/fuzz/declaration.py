@@ -139,5 +139,11 @@ def check(text: str) -> None:
 
 
 TARGET = Target(
-    "declaration", "what a script declares, or a worker says of it", specs | said | json_texts, check, read=bytes.decode
+    "declaration",
+    "what a script declares, or a worker says of it",
+    specs | said | json_texts,
+    check,
+    read=bytes.decode,
+    write=str.encode,
+    suffix=".txt",
 )

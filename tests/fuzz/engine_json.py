@@ -44,4 +44,13 @@ def _finite(number: str) -> float:
     return float(number)
 
 
-TARGET = Target("engine_json", "JSON through the engine and back", json_texts, check, read=bytes.decode, examples=150)
+TARGET = Target(
+    "engine_json",
+    "JSON through the engine and back",
+    json_texts,
+    check,
+    read=bytes.decode,
+    write=str.encode,
+    suffix=".json",
+    examples=150,
+)

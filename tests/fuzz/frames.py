@@ -118,5 +118,11 @@ def _frames(pieces: list[bytes]) -> list[FromWorker]:
 
 
 TARGET = Target(
-    "frames", "what a worker sends to its host", streams(), check, read=lambda data: bytes.fromhex(data.decode())
+    "frames",
+    "what a worker sends to its host",
+    streams(),
+    check,
+    read=lambda data: bytes.fromhex(data.decode()),
+    write=lambda data: data.hex().encode(),
+    suffix=".hex",
 )

@@ -255,5 +255,7 @@ TARGET = Target(
     attacks,
     check,
     read=lambda data: msgspec.json.decode(data, type=Attack),
+    write=msgspec.json.encode,
+    suffix=".json",
     examples=50,
 )

@@ -5,10 +5,16 @@ from typing import Final
 
 from tests.fuzz.target import Target
 
-_MODULES: Final = ("frames", "declaration", "engine_json", "hostile_worker")
+_NAMES: Final = ("frames", "control", "declaration", "maintainer_answer", "engine_json", "hostile_worker")
 
 
 def targets() -> dict[str, Target]:
     """Every target there is. A module of `tests/fuzz` that is named here has one."""
-    found: list[Target] = [import_module(f"tests.fuzz.{module}").TARGET for module in _MODULES]
-    return {each.name: each for each in found}
+    return {name: target(name) for name in _NAMES}
+
+
+def target(name: str) -> Target:
+    """The target of one module, which has its name."""
+    found: Target = import_module(f"tests.fuzz.{name}").TARGET
+    assert found.name == name
+    return found

@@ -18,7 +18,9 @@ def test_nothing_that_is_made_up_does_harm(target: Target) -> None:
 
 @pytest.mark.parametrize(("target", "file"), EXAMPLES, ids=lambda each: each.name)
 def test_no_example_does_harm(target: Target, file: Path) -> None:
-    target.check(target.read(file.read_bytes()))
+    example = target.read(file.read_bytes())
+    target.check(example)
+    assert target.read(target.write(example)) == example, "an input that is kept is the one that was found"
 
 
 def test_every_target_has_a_corpus_of_its_own() -> None:

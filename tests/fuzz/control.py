@@ -1,26 +1,23 @@
-"""The control protocol, fuzzed: whatever arrives is answered, and nothing that arrives is a bug in the log.
-
-`python -m pytest tests/fuzz/test_control.py --hypothesis-profile=...` runs it for longer.
-"""
+"""The control protocol: every line is answered, whatever came before it, and none of them is a bug in the log."""
 
 import json
 import logging
 import os
+import tempfile
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, get_args
 
 import msgspec
-import pytest
 from anyio.from_thread import start_blocking_portal
-from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from keep_actors.control import bounds, protocol
 from keep_actors.control.place import connect, place_of
 from keep_actors.control.protocol import AnyRequest, Follow
 from tests.control.test_control import controlled
+from tests.fuzz.target import Target
 
 REQUESTS: Final = get_args(AnyRequest)
 
@@ -84,42 +81,70 @@ LINES: Final = (
 ).map(lambda line: line.replace(b"\n", b" "))
 
 
-@given(LINES)
-def test_a_line_is_a_request_that_can_be_sent_again_or_is_refused(line: bytes) -> None:
-    with suppress(protocol.RequestRefused):
+def check(lines: list[bytes]) -> None:
+    """Say them one after the other to a new runtime, which is there afterwards, too."""
+    with tempfile.TemporaryDirectory() as folder, _errors_logged() as errors:
+        db = Path(folder) / "keep.db"
+        with start_blocking_portal() as portal, portal.wrap_async_context_manager(controlled(db)):
+            for line in lines:
+                _say(db, line)
+            [hello] = _answers(db, b'{"v":1,"do":"hello"}')
+            assert hello["answer"]["pid"] == os.getpid()
+        assert errors == []
+
+
+def _say(db: Path, line: bytes) -> None:
+    request = _request_in(line)
+    if isinstance(request, Follow):
+        _answers(db, line, waits=False)
+        return
+    [said] = _answers(db, line)
+    assert ("answer" in said) != ("error" in said)
+    assert said.get("error", {}).get("kind") != "internal", said
+    assert request is not None or "error" in said
+
+
+def _request_in(line: bytes) -> AnyRequest | None:
+    """Decode it as the runtime does. A request that was understood can be sent again, and is the same."""
+    try:
         request = bounds.decode(line)
-        assert bounds.decode(msgspec.json.encode(request)) == request
+    except protocol.RequestRefused:
+        return None
+    assert bounds.decode(msgspec.json.encode(request)) == request
+    return request
 
 
-@pytest.fixture(scope="module")
-def db(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A database whose runtime listens, in a loop of its own."""
-    path = tmp_path_factory.mktemp("fuzz") / "keep.db"
-    with start_blocking_portal() as portal, portal.wrap_async_context_manager(controlled(path)):
-        yield path
-
-
-def answered(db: Path, line: bytes) -> list[dict[str, Any]]:
-    """All that comes back for a line. Who follows hears nothing more once they have hung up."""
+def _answers(db: Path, line: bytes, waits: bool = True) -> list[dict[str, Any]]:
+    """All that comes back for a line, or nothing if nobody waits for it: who follows would wait for ever."""
     with connect(place_of(db), os.getuid(), timeout_s=30) as connection, connection.makefile("rb") as lines:
         connection.sendall(line + b"\n")
-        try:
-            follows = isinstance(bounds.decode(line), Follow)
-        except protocol.RequestRefused:
-            follows = False
-        return [] if follows else [json.loads(each) for each in lines]
+        return [json.loads(each) for each in lines] if waits else []
 
 
-@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(line=LINES)
-def test_a_runtime_answers_every_line_and_none_of_them_is_a_bug(
-    db: Path, caplog: pytest.LogCaptureFixture, line: bytes
-) -> None:
-    caplog.clear()
-    with caplog.at_level(logging.ERROR):
-        for said in answered(db, line):
-            assert ("answer" in said) != ("error" in said)
-            assert said.get("error", {}).get("kind") != "internal", said
-    assert [record.getMessage() for record in caplog.records] == []
-    [hello] = answered(db, b'{"v":1,"do":"hello"}')
-    assert hello["answer"]["pid"] == os.getpid()
+@contextmanager
+def _errors_logged() -> Iterator[list[str]]:
+    """Everything that is logged as an error meanwhile."""
+    errors = list[str]()
+
+    class Errors(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            errors.append(record.getMessage())
+
+    handler = Errors(logging.ERROR)
+    logging.getLogger().addHandler(handler)
+    try:
+        yield errors
+    finally:
+        logging.getLogger().removeHandler(handler)
+
+
+TARGET = Target(
+    "control",
+    "what is said to the control socket of a runtime",
+    st.lists(LINES, min_size=1, max_size=12),
+    check,
+    read=lambda data: data.removesuffix(b"\n").split(b"\n"),
+    write=lambda lines: b"".join(line + b"\n" for line in lines),
+    suffix=".txt",
+    examples=15,
+)
