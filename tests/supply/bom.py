@@ -1,0 +1,129 @@
+"""`python -m tests.supply.bom`: write `keep-actors.cdx.json`, the bill of materials in the wheel (CycloneDX 1.6).
+
+Made from `pyproject.toml` and the tables below, and from nothing that differs between two machines: no time, no serial
+number, no versions that happen to be installed. A test fails as long as the file is not what is written here.
+"""
+
+import json
+import tomllib
+from pathlib import Path
+from typing import Any, Final
+
+from cyclonedx.model import Property
+from cyclonedx.model.bom import Bom, BomMetaData
+from cyclonedx.model.component import Component, ComponentScope
+from cyclonedx.model.license import DisjunctiveLicense, LicenseExpression
+from cyclonedx.output.json import JsonV1Dot6
+from packageurl import PackageURL
+from packaging.requirements import Requirement
+
+from keep_sandbox.engine import ENGINE_VERSION
+
+ROOT: Final = Path(__file__).parents[2]
+FILE: Final = ROOT / "keep-actors.cdx.json"
+NOT_FOR_USERS: Final = frozenset({"test", "bench", "docs"})
+"""Extras that are for those who work on this project."""
+REQUIRES: Final = "keep-actors:requires"
+"""The property with the versions that are allowed: this form of the standard has a place for one version only."""
+
+LICENCES: Final = {
+    "anyio": "MIT",
+    "apsw": "any-OSI",
+    "click": "BSD-3-Clause",
+    "cronsim": "BSD-3-Clause",
+    "httpx": "BSD-3-Clause",
+    "msgspec": "BSD-3-Clause",
+    "opentelemetry-api": "Apache-2.0",
+    "prometheus-client": "Apache-2.0 AND BSD-2-Clause",
+    "quickjs-ng": "MIT",
+    "tree-sitter": "MIT",
+    "tree-sitter-javascript": "MIT",
+    "tzdata": "Apache-2.0",
+}
+
+
+def requirements() -> dict[Requirement, ComponentScope]:
+    """Whatever the wheel needs: always, or for one of its extras."""
+    needed, extras = project()["dependencies"], project()["optional-dependencies"]
+    found = {Requirement(line): ComponentScope.REQUIRED for line in needed}
+    for extra, lines in extras.items():
+        if extra not in NOT_FOR_USERS:
+            found |= {Requirement(line): ComponentScope.OPTIONAL for line in lines}
+    return found
+
+
+def project() -> dict[str, Any]:
+    """The table `project` of `pyproject.toml`."""
+    found: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    return found
+
+
+def bill() -> str:
+    """The bill, as it should be in the file."""
+    described = project()
+    name, version = described["name"], described["version"]
+    wheel = Component(
+        name=name,
+        version=version,
+        bom_ref=name,
+        purl=PackageURL("pypi", None, name, version),
+        description=described["description"],
+        licenses=[licence(described["license"])],
+    )
+    needed = [component(each, scope) for each, scope in requirements().items()]
+    bom = Bom(metadata=BomMetaData(component=wheel), components=needed)
+    bom.register_dependency(wheel, needed)
+    written = json.loads(JsonV1Dot6(bom).output_as_string())
+    # They would be others each time, and the standard does without.
+    del written["serialNumber"], written["metadata"]["timestamp"]
+    return json.dumps(written, indent=2, sort_keys=True) + "\n"
+
+
+def component(requirement: Requirement, scope: ComponentScope) -> Component:
+    """One package, and what is compiled into it."""
+    name, version = requirement.name, pinned(requirement)
+    return Component(
+        name=name,
+        version=version,
+        bom_ref=name,
+        purl=PackageURL("pypi", None, name, version),
+        scope=scope,
+        licenses=[licence(LICENCES[name])],
+        properties=[Property(name=REQUIRES, value=str(requirement.specifier))],
+        components=inside(requirement),
+    )
+
+
+def inside(requirement: Requirement) -> list[Component]:
+    """Code of others that comes in a package: named, because its mistakes would be ours."""
+    match requirement.name:
+        case "quickjs-ng":
+            # The version of the package is that of the engine, and one number more.
+            engine = ENGINE_VERSION.rpartition(".")[0]
+            source = PackageURL("github", "quickjs-ng", "quickjs", f"v{engine}")
+            return [
+                Component(name="QuickJS-ng", version=engine, bom_ref="engine", purl=source, licenses=[licence("MIT")])
+            ]
+        case "apsw":
+            # So is that of APSW with SQLite's, whose version is that of the APSW that is installed.
+            allowed = Property(name=REQUIRES, value=str(requirement.specifier))
+            source = PackageURL("generic", None, "sqlite")
+            licences = [licence("blessing")]
+            return [Component(name="SQLite", bom_ref="sqlite", purl=source, licenses=licences, properties=[allowed])]
+        case _:
+            return []
+
+
+def pinned(requirement: Requirement) -> str | None:
+    """The version, if only one will do."""
+    exact = [each.version for each in requirement.specifier if each.operator == "=="]
+    return exact[0] if exact else None
+
+
+def licence(spdx: str) -> DisjunctiveLicense | LicenseExpression:
+    """By its name in the SPDX list, or several of them."""
+    return LicenseExpression(spdx) if " " in spdx else DisjunctiveLicense(id=spdx)
+
+
+if __name__ == "__main__":
+    FILE.write_text(bill(), "utf-8")
