@@ -10,6 +10,7 @@ import click
 from keep_actors.call_text import call_text
 from keep_actors.cli.calls import lines_of
 from keep_actors.cli.given import connector_options, connectors_from, sandbox_option, script_file, source_of
+from keep_actors.cli.looking import readable
 from keep_actors.cli.terminal import json_line, plain, remark, show, style
 
 if TYPE_CHECKING:
@@ -91,24 +92,25 @@ def dry_run(
         grants=granted,
         sandbox=sandbox,
     )
-    try:
-        report = anyio.run(work)
-    except DeployRefused as refused:
-        _show_problems(file, source, refused)
-    except (ConnectorDefinitionError, ValueError) as error:
-        raise click.UsageError(str(error)) from None
-    except (
-        trying.DryRunRefused,
-        ConnectorNotOpened,
-        StorageError,
-        SandboxUnavailable,
-        JailUnavailable,
-        EngineUnsuitable,
-    ) as error:
-        raise click.ClickException(plain(str(error))) from None
-    else:
-        show(_json(report) if as_json else _text(report))
-        sys.exit(0 if report.new.is_well else 1)
+    with readable(db):
+        try:
+            report = anyio.run(work)
+        except DeployRefused as refused:
+            _show_problems(file, source, refused)
+        except (ConnectorDefinitionError, ValueError) as error:
+            raise click.UsageError(str(error)) from None
+        except (
+            trying.DryRunRefused,
+            ConnectorNotOpened,
+            StorageError,
+            SandboxUnavailable,
+            JailUnavailable,
+            EngineUnsuitable,
+        ) as error:
+            raise click.ClickException(plain(str(error))) from None
+        else:
+            show(_json(report) if as_json else _text(report))
+            sys.exit(0 if report.new.is_well else 1)
     sys.exit(1)
 
 

@@ -22,22 +22,34 @@ from tests.storage.crafted import CRAFTED, disguised, healthy
 
 __all__ = ["stopped"]
 
+TAKES_ORDERS: Final = """export default Keep.workflow({ name: "signed out", topics: ["orders"], consumers: { ship: {
+  subscribe: ["orders"],
+  async prepare(ctx) {
+    const [order] = await ctx.peek("orders");
+    return { reservations: order ? [{ topic: "orders", ids: [order.messageId] }] : [], data: order?.payload };
+  },
+  async mutate() {},
+} } });"""
 LOOKS: Final = {
     "doctor": ("doctor", "{db}"),
     "status": ("status", "--db", "{db}"),
     "status of one": ("status", "{workflow}", "--db", "{db}"),
     "attention": ("attention", "--db", "{db}"),
     "log": ("log", "--db", "{db}"),
-    "runs": ("runs", "--db", "{db}"),
-    "inputs": ("inputs", "--db", "{db}"),
-    "outputs": ("outputs", "--db", "{db}"),
-    "items": ("items", "--db", "{db}"),
+    "runs": ("runs", "{workflow}", "--db", "{db}"),
+    "inputs": ("inputs", "{workflow}", "--db", "{db}"),
+    "outputs": ("outputs", "{workflow}", "--db", "{db}"),
+    "items": ("items", "{workflow}", "--db", "{db}"),
     "explain": ("explain", "{run}", "--db", "{db}"),
+    "one item": ("items", "{workflow}", "order-1", "--db", "{db}"),
+    "repair show": ("repair", "show", "{workflow}", "--db", "{db}"),
+    "dry-run": ("dry-run", "{db}.js", "--no-reads", "--sandbox", "thread", "--db", "{db}"),
     "backup": ("backup", "{db}-copy", "--db", "{db}"),
 }
 
 
 def keep(db: Path, command: str, *more: str, workflow: str = "lost", run: str = "run_1") -> Result:
+    Path(f"{db}.js").write_text(TAKES_ORDERS)
     words = [each.format(db=db, workflow=workflow, run=run) for each in LOOKS[command]]
     return CliRunner().invoke(main, [*words, *more])
 
@@ -85,6 +97,23 @@ VALUES: Final = (
     "'[' || replace(hex(zeroblob(5000)), '00', '[')",
     "char(27) || '[2J' || char(8238)",
 )
+
+
+def test_every_command_looks_at_a_file_in_which_nothing_is_wrong(stopped: Path, tmp_path: Path) -> None:
+    """Else it would prove little that each ends in words."""
+    db = Path(shutil.copy(stopped, tmp_path / "keep.db"))
+    with closing(apsw.Connection(str(db))) as connection:
+        [(run,)] = connection.execute("SELECT run_id FROM mutations ORDER BY id LIMIT 1")
+    refused = {command for command in LOOKS if keep(db, command, run=str(run)).exit_code in (1, 2)}
+    assert refused == {"one item", "repair show"}, "there is no such thing in it"
+
+
+def test_a_dry_run_ends_in_words_where_a_handler_is_of_no_kind(stopped: Path, tmp_path: Path) -> None:
+    db = Path(shutil.copy(stopped, tmp_path / "keep.db"))
+    disguised(db, "handlers", "UPDATE handlers SET kind = ''")
+    result = keep(db, "dry-run")
+    assert (in_words(result), result.exit_code) == (True, 1)
+    assert "something in it cannot be read" in result.output
 
 
 @settings(deadline=None, max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
