@@ -322,6 +322,29 @@ def test_who_listens_in_the_place_of_the_runtime_is_not_talked_to(tmp_path: Path
 # Where it is.
 
 
+HEAR = """
+import socket, sys
+with socket.socket(socket.AF_UNIX) as connection:
+    connection.connect(sys.argv[1])
+    sys.stdout.write(connection.makefile().read())
+"""
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can become somebody else")
+async def test_who_is_another_user_is_not_answered_though_the_file_lets_them_in() -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        db = Path(folder) / "keep.db"
+        async with controlled(db):
+            # As if somebody had opened it for all: the system says who is at the other end.
+            db.parent.chmod(0o755)
+            place_of(db).chmod(0o666)
+            command = ["/usr/bin/env", "python3", "-c", HEAR, str(place_of(db))]
+            done = await anyio.run_process(command, user=65534, group=65534)
+            [said] = [json.loads(line) for line in done.stdout.splitlines()]
+            assert said["error"]["words"] == "User 65534 may not talk to this runtime."
+            assert "answer" not in said
+
+
 async def test_the_socket_is_closed_to_others_and_gone_afterwards(tmp_path: Path) -> None:
     db = tmp_path / "keep.db"
     async with controlled(db):

@@ -227,6 +227,17 @@ async def test_approving_makes_exactly_the_recorded_call_once_and_goes_on_at_nex
             await box.keep.reject(approval_id, by="bob")
 
 
+async def test_what_a_person_approves_is_what_was_shown_though_the_script_was_replaced_since() -> None:
+    fake = Fake()
+    async with world(fake) as box:
+        approval_id = await asked(box, "one")
+        other = script(mutate='await c.fake.add({ text: "something else" });')
+        assert (await box.keep.deploy(other)).version == "1.1"
+        await box.keep.approve(approval_id, by="ann")
+        await box.settle()
+        assert fake.texts == ["one"]
+
+
 async def test_rejecting_with_retry_releases_the_event_and_a_fresh_run_asks_again() -> None:
     fake = Fake()
     async with world(fake) as box:
