@@ -66,6 +66,7 @@ CHECKED: dict[str, tuple[str, Callable[[list[str]], None]]] = {
     "python -m bench": ("takes long; tests/bench runs it", _bench),
     "python examples/kill_between.py": ("tests/test_house.py runs it", _nothing),
     "python -m pytest": ("these tests", _nothing),
+    "pip-audit": ("needs a network; `.ci/run` tries it", _nothing),
     "sphinx-build": ("tests/docs/test_site.py runs it", _site),
     "uvicorn": ("serves until it is stopped; tests/runtime/test_embedding.py runs one", _nothing),
     "curl": ("needs that service; the page's Python asks the same", _nothing),
