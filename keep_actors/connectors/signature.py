@@ -16,7 +16,7 @@ from keep_actors.connectors.errors import ConnectorDefinitionError, ParamsError
 from keep_actors.connectors.names import camel_case, problem_with_parameter
 from keep_actors.connectors.params import UNKNOWN_FIELD, Params, misfit
 from keep_sandbox.invocation import MethodKind
-from keep_sandbox.json_text import SLOW_NUMBERS_MAX, has_slow_numbers
+from keep_sandbox.json_text import slow_to_decode
 from keep_storage.model import Json
 
 CALL: Final = "call"
@@ -53,9 +53,9 @@ class Signature:
 
     def decode_params(self, method: str, json_text: Json) -> Params:
         """Raises `ParamsError`."""
-        if has_slow_numbers(json_text.encode(errors="replace")):
-            # A script chose them, and everybody else waits while they are read.
-            raise ParamsError(method, "", f"more than {SLOW_NUMBERS_MAX:,} numbers have an exponent of three digits")
+        # A script chose them, and everybody else waits while they are read.
+        if slow := slow_to_decode(json_text.encode(errors="replace")):
+            raise ParamsError(method, "", slow)
         try:
             decoded = msgspec.json.decode(json_text, type=self.params_type)
         except msgspec.ValidationError as error:

@@ -15,6 +15,8 @@ from keep_sandbox.limits import Limits
 DIGITS_MAX: Final = 200
 """Digits in a row. JavaScript writes 21 at most; Python refuses to read an integer of more than 4,300."""
 
+CONTAINERS_MAX: Final = 200_000
+"""Lists and objects in a value that is decoded. A megabyte can have half a million, which take a third of a second."""
 
 SLOW_NUMBERS_MAX: Final = 2_000
 """Numbers with an exponent of three digits in a value that is decoded. msgspec takes ten microseconds to read `5e-324`,
@@ -43,14 +45,25 @@ def check_json(text: str, limits: Limits) -> None:
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise UnfitText(f"a value that is not JSON: {type(error).__name__}") from None
     # So few brackets cannot nest too deeply; only what has more is measured.
-    if data.count(b"[") + data.count(b"{") > limits.value_depth and _depth(data) > limits.value_depth:
+    if _containers(data) > limits.value_depth and _depth(data) > limits.value_depth:
         raise UnfitText("a value that is nested too deeply")
     _check_numbers(data)
 
 
+def slow_to_decode(data: bytes) -> str:
+    """Say why this JSON would take long to decode; empty if it would not. Ask before decoding where others wait."""
+    if _containers(data) > CONTAINERS_MAX and _containers(_outside_strings(data)) > CONTAINERS_MAX:
+        return f"more than {CONTAINERS_MAX:,} lists and objects"
+    return f"more than {SLOW_NUMBERS_MAX:,} numbers with an exponent of three digits" if has_slow_numbers(data) else ""
+
+
 def has_slow_numbers(data: bytes) -> bool:
-    """Whether to decode this JSON takes long because of its numbers. Ask before it is decoded where others wait."""
+    """Tell whether this JSON would take long to decode because of its numbers."""
     return _slow_numbers(data) > SLOW_NUMBERS_MAX and _slow_numbers(_outside_strings(data)) > SLOW_NUMBERS_MAX
+
+
+def _containers(data: bytes) -> int:
+    return data.count(b"[") + data.count(b"{")
 
 
 def _slow_numbers(data: bytes) -> int:

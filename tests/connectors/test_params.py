@@ -165,8 +165,17 @@ def test_a_megabyte_of_numbers_that_take_long_to_read_is_refused_before_it_is_re
     total = method_of(Numbers(), "total")
     numbers = ",".join([number] * (1_000_000 // (len(number) + 1)))
     before = time.thread_time()
-    with pytest.raises(ParamsError, match="2,000 numbers have an exponent of three digits"):
+    with pytest.raises(ParamsError, match="2,000 numbers with an exponent of three digits"):
         total.decode_params(f'{{"{member}":[{numbers}]}}')
+    assert time.thread_time() - before < 0.25
+
+
+def test_a_megabyte_of_nested_lists_is_refused_before_it_is_read() -> None:
+    total = method_of(Numbers(), "total")
+    lists = ",".join(["[" * 60 + "]" * 60] * 8_500)
+    before = time.thread_time()
+    with pytest.raises(ParamsError, match="200,000 lists and objects"):
+        total.decode_params(f'{{"values":[],"of":[{lists}]}}')
     assert time.thread_time() - before < 0.25
 
 
