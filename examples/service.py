@@ -49,7 +49,7 @@ class NewEvent(msgspec.Struct, rename="camel"):
 async def lifespan(_: Starlette) -> AsyncIterator[dict[str, Any]]:
     """The runtime lives as long as the service; when that ends, runs under way come to their end first."""
     async with keep_actors.open(os.environ.get("KEEP_DB", "orders.db"), connectors=[Sheets()]) as keep:
-        await keep.deploy(SCRIPT, grants="declared")
+        await keep.deploy(SCRIPT, workflow="orders", grants="declared")
         yield {"keep": keep}  # `request.state.keep`
 
 

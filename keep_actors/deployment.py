@@ -43,6 +43,14 @@ class DeployRefused(Exception):
         self.count = count
 
 
+class NameTaken(DeployRefused):
+    """The name of the script is that of something which the caller did not say is meant: it is in `name`."""
+
+    def __init__(self, name: str, message: str, hint: str) -> None:
+        super().__init__([Problem(code=Code.NAME_TAKEN, message=message, hint=hint)], 1)
+        self.name = name
+
+
 def checked(
     inspection: Inspection, methods: Mapping[str, MethodKind], timezone: str, policy: Policy, now: Millis
 ) -> Declared:
@@ -78,19 +86,21 @@ class Found(msgspec.Struct, frozen=True):
 def operations_for(message: Deploy, workflow_id: str, found: Found, ids: Ids, now: Millis) -> tuple[str, Writes]:
     """The id of the version that will run, and what has to be written. The same source again is no new version.
 
-    Raises `PermissionsNeeded`.
+    Raises `NameTaken` if it would replace the script of a workflow that the caller did not name, or
+    `PermissionsNeeded`.
     """
-    workflow, latest, by, declaration = found.workflow, found.latest, message.by, message.declared.declaration
+    workflow, active, latest = found.workflow, found.active, found.latest
+    by, declaration, source, author = message.by, message.declared.declaration, message.source, message.author
     writes: list[Operation[Any]] = []
     if workflow is None:
         writes.append(CreateWorkflow(workflow_id, declaration.name or workflow_id, message.timezone or "UTC"))
-    same = None if message.is_major else _same(found, message.source)
-    if same is not None:
-        version_id, major = same.id, same.major
-    else:
-        version_id, (major, minor) = ids.new("ver"), next_number(latest, is_major=message.is_major)
+    elif not message.is_meant and (message.is_major or not runs_already(source, active)):
+        raise taken(workflow)
+    same, (major, minor) = place_of(source, author, active, latest, is_major=message.is_major)
+    version_id = ids.new("ver") if same is None else same.id
+    if same is None:
         encoded = message.declared.encoded()
-        writes.append(AddScriptVersion(version_id, workflow_id, major, minor, message.source, encoded))
+        writes.append(AddScriptVersion(version_id, workflow_id, major, minor, source, encoded, author))
     grants = _grants(message, workflow_id, major, found)
     writes += grants
     moved = workflow is not None and message.timezone not in (None, workflow.timezone)
@@ -103,9 +113,28 @@ def operations_for(message: Deploy, workflow_id: str, found: Found, ids: Ids, no
     return version_id, tuple(writes)
 
 
-def _same(found: Found, source: str) -> ScriptVersion | None:
-    """The version that this source is already: the one that runs, or the newest."""
-    return next((each for each in (found.active, found.latest) if each is not None and each.source == source), None)
+def runs_already(source: str, active: ScriptVersion | None) -> bool:
+    """Whether deploying this replaces nothing, so that no workflow has to be named."""
+    return active is not None and active.source == source
+
+
+def place_of(
+    source: str,
+    author: str,
+    active: ScriptVersion | None,
+    latest: ScriptVersion | None,
+    *,
+    is_major: bool = False,
+) -> tuple[ScriptVersion | None, tuple[int, int]]:
+    """The version that this source is already (the one that runs, or the newest), and the number it has or will have.
+
+    Words of another author are another major version: grants were given for those that people looked at.
+    """
+    versions = [] if is_major else [each for each in (active, latest) if each is not None and each.source == source]
+    if versions:
+        return versions[0], (versions[0].major, versions[0].minor)
+    by_another = latest is not None and latest.author != author
+    return None, next_number(latest, is_major=is_major or by_another)
 
 
 def activation(
@@ -151,8 +180,15 @@ def _grants(message: Deploy, workflow_id: str, major: int, found: Found) -> tupl
     given = {each: Grant(each) for each in message.accepted if each not in known}
     given |= {each.permission: each for each in message.grants}
     if missing := [each for each in message.needed if each.permission not in known and each.permission not in given]:
-        raise PermissionsNeeded(missing)
+        raise PermissionsNeeded(missing, _by_another(message.author, found.latest))
     return permissions.operations_for(workflow_id, major, given.values(), message.by)
+
+
+def _by_another(author: str, latest: ScriptVersion | None) -> str:
+    if latest is None or latest.author == author:
+        return ""
+    one, other = (repr(each) if each else "an author without a name" for each in (latest.author, author))
+    return f"Version {latest.major}.{latest.minor} is by {one}, this is by {other}: grants are not carried over."
 
 
 def _handlers(declaration: Declaration, timezone: str, now: Millis, *, moved: bool) -> tuple[HandlerSpec, ...]:
@@ -191,9 +227,31 @@ def _zone_problems(timezone: str) -> list[Problem]:
     return []
 
 
-def other_name(name: str, workflow: Workflow) -> DeployRefused:
+def taken(workflow: Workflow) -> NameTaken:
+    """A script that would replace another one, and the caller did not say so."""
+    message = f"there is a workflow {workflow.name!r} already ({workflow.id}), whose script is another one"
+    hint = (
+        f"say that it is meant (`workflow={workflow.name!r}`, in a shell `--workflow`), or give the script another name"
+    )
+    return NameTaken(workflow.name, message, hint)
+
+
+def not_new(workflow: Workflow) -> NameTaken:
+    """A script that was to be a new workflow, and has the name of one."""
+    message = f"there is a workflow {workflow.name!r} already ({workflow.id}), and this was to be a new one"
+    return NameTaken(workflow.name, message, "give the script another name, or archive that workflow first")
+
+
+def has_settings(name: str) -> NameTaken:
+    """A new script with a name for which `open(policies=...)` has settings, and the caller did not name it."""
+    message = f"this runtime has settings for a workflow {name!r} (`policies`), and nobody said that this is the one"
+    hint = f"say that it is meant (`workflow={name!r}`, in a shell `--new --workflow`), or give the script another name"
+    return NameTaken(name, message, hint)
+
+
+def other_name(name: str, workflow: str) -> DeployRefused:
     """A script for one workflow that bears the name of another."""
-    message = f"the script is named {name!r} and is to be deployed as workflow {workflow.name!r}"
+    message = f"the script is named {name!r} and is to be deployed as workflow {workflow!r}"
     hint = "give it the name of its workflow, or deploy it without naming one"
     return DeployRefused([Problem(code=Code.NAME_DIFFERS, message=message, hint=hint)], 1)
 

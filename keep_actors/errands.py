@@ -171,7 +171,9 @@ async def _judged(
     kinds = host.catalog.kinds()
     # A repair while a connector is away does not forget it.
     declared = Declared.of(inspection, {**script.methods, **kinds}).encoded()
-    add = AddScriptVersion(version_id, workflow.id, latest.major, latest.minor + 1, proposal.source, declared)
+    # By the author of what it repairs: it stays under their grants, and validation keeps it within them.
+    number, author = (latest.major, latest.minor + 1), failure.version.author
+    add = AddScriptVersion(version_id, workflow.id, *number, proposal.source, declared, author)
     new_calls = {use.name for use in inspection.uses if kinds.get(use.name) == "mutation"} - set(script.uses)
     if new_calls or _needs_a_person(proposal, script.declaration, inspection.declaration, policy):
         return (add, HoldProposal(workflow.id, version_id, proposal.note))

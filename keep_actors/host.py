@@ -136,6 +136,10 @@ class Doors:
             connectors.setdefault(connector, {})[method] = kind
         return msgspec.structs.replace(offered, connectors=connectors)
 
+    def has_own_policy(self, workflow_name: str) -> bool:
+        """Whether `policies` has settings for a workflow of this name."""
+        return workflow_name in self._policies
+
     def moment(self) -> Moment:
         """Now, for who looks what is overdue."""
         stale_after_ms = min(each.stale_after_ms for each in (self._policy, *self._policies.values()))

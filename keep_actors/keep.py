@@ -20,6 +20,7 @@ from keep_actors.messages import Activate, Deploy, Do, Message, Stop
 from keep_actors.permissions import Accepted, Grant, Needed
 from keep_actors.signal import Signal
 from keep_actors.verdicts import Verdict, operation_for
+from keep_sandbox.names import unfit_name
 from keep_storage import reads
 from keep_storage.errors import Reason, Rejected
 from keep_storage.model import Event, Json, Mutation, ScriptVersion, Workflow
@@ -60,6 +61,8 @@ class Keep(KeepAnswers):
         source: str,
         *,
         workflow: str | None = None,
+        new: bool | None = None,
+        author: str = "",
         grants: Iterable[str | Grant] | Accepted | None = None,
         timezone: str | None = None,
         major: bool = False,
@@ -70,9 +73,15 @@ class Keep(KeepAnswers):
     ) -> Deployed:
         """Check a script and make it the one that runs. Waits for the run that is under way, if there is one.
 
-        The first script with a name makes a new workflow, version 1.0, and starts it unless `start` is false; a changed
-        script becomes the next minor version (the next major one with `major`), and the same script again is no new
-        version. Events and states stay. Whatever is deployed ends the maintenance of its workflow: it is tried again.
+        The first script with a name makes a new workflow, version 1.0, and starts it unless `start` is false. A changed
+        script becomes the next minor version (the next major one with `major`) of the `workflow` that is named, by id
+        or by name: the name inside of a script is its author's word, and replaces nothing. The script that runs, once
+        more, is no new version and needs no `workflow`. `new` says whether there may be one already: true, it is
+        refused if there is; false, if there is not.
+
+        `author` is whose words these are, as you know it; a script by another author than the newest version's is a new
+        major version. Events and states stay. Whatever is deployed ends the maintenance of its workflow: it is tried
+        again.
         What has an interval runs at once if it is new or changed, what has cron at its next time; `timezone` is that of
         cron schedules: UTC at first, then what it was. `grants` are the permissions it is given (`"declared"`: those
         that it names, `"all"`: every one there is); a minor version keeps those of its major one.
@@ -88,6 +97,8 @@ class Keep(KeepAnswers):
         print(deployed.workflow_id, deployed.version)
         ```
         """
+        if author and (why := unfit_name(author)):
+            raise ValueError(f"the author {author!a} {why}")
         host = self._host
         inspection = await host.pool.inspect(source, host.catalog.kinds())
         name = (inspection.declaration.name if inspection.declaration else None) or ""
@@ -100,6 +111,8 @@ class Keep(KeepAnswers):
         message = Deploy(
             source,
             declared,
+            is_meant=workflow is not None,
+            author=author,
             needed=needed,
             grants=named,
             accepted=self._accepts(accepted, needed),
@@ -110,7 +123,7 @@ class Keep(KeepAnswers):
             drop=tuple(drop),
             move=tuple((move or {}).items()),
         )
-        workflow_id, version = await self._hand_over(workflow, name, message)
+        workflow_id, version = await self._hand_over(workflow, new, name, message)
         return Deployed(workflow_id, name, f"{version.major}.{version.minor}")
 
     async def rollback(
@@ -321,15 +334,32 @@ class Keep(KeepAnswers):
             case _:
                 return []
 
-    async def _hand_over(self, workflow: str | None, name: str, message: Deploy) -> tuple[str, ScriptVersion]:
+    async def _hand_over(
+        self, workflow: str | None, new: bool | None, name: str, message: Deploy
+    ) -> tuple[str, ScriptVersion]:
         """Give the script to its workflow's actor. Of two with one new name, the second finds the first's."""
-        if workflow is None:
-            async with self._naming:
-                if (known := await self._host.reading.read(lambda q: reads.workflow_by_name(q, name))) is None:
-                    workflow_id = self._host.ids.new("wf")
-                    return workflow_id, await self._directory.ask(workflow_id, message)
+        async with self._naming:
+            if (known := await self._meant(workflow, new, name)) is None:
+                if workflow is None and self._host.has_own_policy(name):
+                    raise deployment.has_settings(name)
+                workflow_id = self._host.ids.new("wf")
+                return workflow_id, await self._directory.ask(workflow_id, message)
+        return known.id, await self._directory.ask(known.id, message)
+
+    async def _meant(self, workflow: str | None, new: bool | None, name: str) -> Workflow | None:
+        """The workflow that a script is for; None: a new one. Raises `DeployRefused` or `Rejected`."""
+        if new and workflow not in (None, name):
+            raise deployment.other_name(name, workflow or "")
+        if workflow is None or new:
+            known = await self._host.reading.read(lambda q: reads.workflow_by_name(q, name))
+        elif workflow == name and new is None:
+            known = await self._look_for(workflow)
         else:
             known = await self._find(workflow)
-            if known.name != name:
-                raise deployment.other_name(name, known)
-        return known.id, await self._directory.ask(known.id, message)
+        if known is None and new is False:
+            raise Rejected(Reason.WORKFLOW_NOT_FOUND, f"There is no workflow {name!r}.")
+        if known is not None and new:
+            raise deployment.not_new(known)
+        if known is not None and known.name != name:
+            raise deployment.other_name(name, known.name)
+        return known

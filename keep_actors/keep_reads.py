@@ -306,15 +306,17 @@ class KeepReads:
         number = version_number(version)
         return await self._host.reading.read(lambda q: views.blast_radius(q, workflow_id, number))
 
-    async def _find(self, workflow: str) -> Workflow:
-        found = await self._host.reading.read(
+    async def _look_for(self, workflow: str) -> Workflow | None:
+        return await self._host.reading.read(
             lambda q: (
                 reads.workflow(q, workflow)
                 or reads.workflow_by_name(q, workflow)
                 or reads.archived_by_name(q, workflow)
             )
         )
-        if found is None:
+
+    async def _find(self, workflow: str) -> Workflow:
+        if (found := await self._look_for(workflow)) is None:
             raise Rejected(Reason.WORKFLOW_NOT_FOUND, f"There is no workflow {workflow!r}.")
         return found
 

@@ -50,8 +50,9 @@ class Stop(Question[str]):
 class Deploy(Question[ScriptVersion]):
     """Make this script the one that runs, as soon as nothing is under way.
 
-    `grants` are given with it, and `accepted` are permissions that are granted unless they are already. `drop` and
-    `move` say what becomes of the events of topics that it does not declare.
+    `is_meant`: the caller has named the workflow, and not only the script. `grants` are given with it, and `accepted`
+    are permissions that are granted unless they are already. `drop` and `move` say what becomes of the events of topics
+    that it does not declare.
     """
 
     def __init__(
@@ -59,6 +60,8 @@ class Deploy(Question[ScriptVersion]):
         source: str,
         declared: Declared,
         *,
+        is_meant: bool,
+        author: str,
         needed: list[Needed],
         grants: list[Grant],
         accepted: list[str],
@@ -71,6 +74,8 @@ class Deploy(Question[ScriptVersion]):
     ) -> None:
         self.source = source
         self.declared = declared
+        self.is_meant = is_meant
+        self.author = author
         self.needed = needed
         self.grants = grants
         self.accepted = accepted

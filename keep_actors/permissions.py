@@ -55,8 +55,8 @@ class PermissionsNeeded(Exception):
     Deploy it again with `grants=[...]`, or with `grants="declared"` to accept all that it names.
     """
 
-    def __init__(self, needed: list[Needed]) -> None:
-        lines = "\n".join(f"  {_line(each)}" for each in needed)
+    def __init__(self, needed: list[Needed], why: str = "") -> None:
+        lines = "\n".join([*(f"  {_line(each)}" for each in needed), *([why] if why else [])])
         super().__init__(f"the script needs {len(needed)} permission(s) that it has not been granted:\n{lines}")
         self.needed = needed
 

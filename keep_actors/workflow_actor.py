@@ -247,7 +247,7 @@ class WorkflowActor(Actor[Message]):
                     message.answer(await self._approve(message))
                 case _:
                     assert_never(message)
-        except (Rejected, StorageUnavailable, PermissionsNeeded) as error:
+        except (Rejected, StorageUnavailable, PermissionsNeeded, deployment.DeployRefused) as error:
             message.fail(error)
 
     async def _deploy(self, message: Deploy) -> ScriptVersion:

@@ -177,7 +177,8 @@ def _commands(each: Attention, look: Look) -> list[str]:
                 f"{_line(look.db, 'repair refuse', name)} --why TEXT",
             ]
         case "maintenance":
-            return [f"{_line(look.db, 'deploy')} FILE.js", f"{_line(look.db, 'rollback', name)} VERSION"]
+            deploy = _line(look.db, "deploy", "--workflow", name)
+            return [f"{deploy} FILE.js", f"{_line(look.db, 'rollback', name)} VERSION"]
         case "unknown":
             # A call that a process left behind: a running one knows better, and no verdict is taken then.
             return [] if look.owner is not None else _plain_verdicts(about, look.db)

@@ -32,6 +32,8 @@ _RESTS = {
 @click.argument("file", type=script_file(), metavar="FILE.js")
 @click.option("--db", type=click.Path(exists=True, dir_okay=False, path_type=Path), required=True, help="The database.")
 @connector_options
+@click.option("--workflow", help="Which workflow is meant, by name or id, if another script runs in it now.")
+@click.option("--author", default="", help="Whose script it is. By another than the newest version's: without grants.")
 @click.option("--limit", type=click.IntRange(min=1), default=50, show_default=True, help="Runs to show at most.")
 @click.option("--against", metavar="VERSION", help="Compare with this version from the database, as in 1.2.")
 @click.option("--producer", metavar="NAME", help="Show what this producer would publish, instead of consumers.")
@@ -46,6 +48,8 @@ def dry_run(
     db: Path,
     specs: tuple[str, ...],
     discovered: bool,
+    workflow: str | None,
+    author: str,
     limit: int,
     against: str | None,
     producer: str | None,
@@ -56,16 +60,18 @@ def dry_run(
 ) -> None:
     """Show what a script would do with what is pending in a database, and do nothing.
 
-    `prepare` and `mutate` run on the real events of the workflow of that name, run after run, up to the call that
+    `prepare` and `mutate` run on the real events of the workflow, run after run, up to the call that
     `mutate` wants; the call is shown and not made. The database is only read; a runtime may be at work on it. Reads go
     to the real connectors, because `prepare` decides by them, unless --no-reads.
+
+    --workflow says which workflow is meant, as for `keep deploy`: the script reads with its grants.
 
     `next` is not run: it would need the answer of a call that was not made. Jobs are not dry-run.
 
     \b
-    keep dry-run new.js --db keep.db --connectors examples.connectors:demo
-    keep dry-run new.js --db keep.db --connectors examples.connectors:demo --against 1.2
-    keep dry-run new.js --db keep.db --connectors examples.connectors:demo --producer poll
+    keep dry-run new.js --workflow mails --db keep.db --connectors examples.connectors:demo
+    keep dry-run new.js --workflow mails --db keep.db --connectors examples.connectors:demo --against 1.2
+    keep dry-run new.js --workflow mails --db keep.db --connectors examples.connectors:demo --producer poll
 
     Exits with 0; with 1 when a run would fail, a call would be refused, or the script could not be deployed; with 2
     for a wrong use of this command.
@@ -85,6 +91,8 @@ def dry_run(
         source,
         db,
         connectors_from(specs, discovered),
+        workflow=workflow,
+        author=author,
         against=against,
         producer=producer,
         limit=limit,

@@ -3,10 +3,11 @@
 import logging
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import aclosing
+from functools import partial
 from pathlib import Path
-from typing import Final, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 import anyio
 import click
@@ -17,7 +18,7 @@ from keep_actors.cli.exits import Exit
 from keep_actors.cli.given import connectors_from
 from keep_actors.cli.options import db_option, json_option
 from keep_actors.cli.terminal import plain, plain_lines, remark, show
-from keep_actors.cli.topics import OPTIONS, Fate, fate_of, topic_options
+from keep_actors.cli.topics import OPTIONS, fate_of, topic_options
 from keep_actors.connectors import (
     Connector,
     ConnectorDefinitionError,
@@ -25,7 +26,7 @@ from keep_actors.connectors import (
     ConnectorNotOpened,
 )
 from keep_actors.control.place import ControlUnavailable
-from keep_actors.deployment import DeployRefused
+from keep_actors.deployment import DeployRefused, NameTaken
 from keep_actors.keep import Keep
 from keep_actors.kernel import ActorError
 from keep_actors.permissions import PermissionsNeeded
@@ -74,6 +75,14 @@ class _Ended(Exception):
     "--grant", "granted", multiple=True, metavar="PERMISSION", help="Grant this one, as in gmail.send. Several times."
 )
 @click.option("--timezone", help="The time zone of cron schedules: UTC at first, then what it was.")
+@click.option(
+    "--workflow",
+    "replaced",
+    multiple=True,
+    metavar="NAME",
+    help="The script of this workflow may be replaced by that of a FILE with its name. Several times.",
+)
+@click.option("--author", default="", help="Whose scripts they are. By another than before: a new major version.")
 @topic_options
 @click.option("--once", is_flag=True, help="End when nothing is left to do now.")
 @json_option
@@ -98,6 +107,8 @@ def run(
     accept: bool,
     granted: tuple[str, ...],
     timezone: str | None,
+    replaced: tuple[str, ...],
+    author: str,
     drop: tuple[str, ...],
     move: dict[str, str],
     once: bool,
@@ -117,10 +128,14 @@ def run(
     keep run mail_to_sheets.js --db keep.db --connectors examples.connectors:demo --accept
     keep run --db keep.db --discover            what was deployed before
     keep run FILE.js --db keep.db --once        end when there is nothing to do
+    keep run FILE.js --db keep.db --workflow mails    the file has changed since
 
     A script may call what it was granted: without --accept or --grant, a script that needs something is refused with
     the list of it. One that no longer declares a topic in which events wait is refused too, until --drop or --move says
     what becomes of them.
+
+    A FILE that has changed since it was deployed is refused until --workflow says whose script it replaces: a file from
+    elsewhere may bear the same name, and would use what that workflow was granted.
 
     A workflow whose script names a method that no connector here has is told of at the start, with what to add: its
     runs would stop over it.
@@ -138,7 +153,10 @@ def run(
     try:
         connectors = connectors_from(specs, discovered)
         grants: Grants = "declared" if accept else granted
-        waiting = anyio.run(_run, scripts, db, connectors, grants, timezone, fate, once, as_line, sandbox, control)
+        deploy = partial(
+            _deploy, scripts, replaced, author=author, grants=grants, timezone=timezone, drop=fate.drop, move=fate.move
+        )
+        waiting = anyio.run(_run, deploy, db, connectors, once, as_line, sandbox, control)
     except (ConnectorLoadError, ConnectorDefinitionError) as error:
         raise click.UsageError(str(error)) from None
     except (_Ended, *_REFUSALS) as error:
@@ -158,12 +176,9 @@ def _source(file: Path) -> str:
 
 
 async def _run(
-    scripts: list[tuple[Path, str]],
+    deploy: Callable[[Keep], Awaitable[None]],
     db: Path,
     connectors: list[Connector],
-    grants: Grants,
-    timezone: str | None,
-    fate: Fate,
     once: bool,
     as_line: Callable[[JournalEntry], str],
     sandbox: PoolMode,
@@ -181,7 +196,7 @@ async def _run(
             async with keep_actors.open(db, connectors=connectors, sandbox=sandbox, control=control) as keep:
                 tasks.start_soon(shown.follow, keep, work)
                 with work:
-                    await _deploy(keep, scripts, grants, timezone, fate)
+                    await deploy(keep)
                     await _say_what_is_missing(keep)
                     await _say_what_runs(keep, db)
                     await (keep.wait_idle() if once else anyio.sleep_forever())
@@ -210,12 +225,16 @@ async def _listen(work: anyio.CancelScope, *, task_status: anyio.abc.TaskStatus[
     work.cancel()
 
 
-async def _deploy(
-    keep: Keep, scripts: list[tuple[Path, str]], grants: Grants, timezone: str | None, fate: Fate
-) -> None:
+async def _deploy(scripts: list[tuple[Path, str]], replaced: tuple[str, ...], keep: Keep, **options: Any) -> None:
     for file, source in scripts:
         try:
-            deployed = await keep.deploy(source, grants=grants, timezone=timezone, drop=fate.drop, move=fate.move)
+            try:
+                deployed = await keep.deploy(source, **options)
+            except NameTaken as taken:
+                # Only the inspection knows the name: it is looked for among those that were typed.
+                if taken.name not in replaced:
+                    raise
+                deployed = await keep.deploy(source, workflow=taken.name, **options)
         except PermissionsNeeded as error:
             raise _Ended(f"{file}: {error}\nAccept them all with --accept, or one by one with --grant NAME.") from None
         except EventsWouldWait as error:

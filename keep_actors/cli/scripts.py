@@ -33,6 +33,8 @@ from keep_storage.model import Workflow
 @click.option(
     "--workflow", shell_complete=workflow_names, help="As a version of this one, by name or id; never as a new one."
 )
+@click.option("--new", is_flag=True, help="As a new workflow: refused if one has its name. With --workflow: this name.")
+@click.option("--author", default="", help="Whose script it is. By another than before: a new major version.")
 @topic_options
 @changes
 def deploy(
@@ -43,6 +45,8 @@ def deploy(
     timezone: str | None,
     major: bool,
     workflow: str | None,
+    new: bool,
+    author: str,
     drop: tuple[str, ...],
     move: dict[str, str],
     db: Path,
@@ -52,9 +56,12 @@ def deploy(
 ) -> None:
     """Check scripts and make them the ones that run, each once what is under way in its workflow has ended.
 
-    A changed script is the next minor version of the workflow that it names. One that is refused ends the command:
-    those before it are deployed, those behind it are not. The name of an archived workflow is free: a script with it is
-    a new workflow, unless --workflow says which one is meant, and an archived one is refused.
+    A script with a new name is a new workflow. A changed script is the next minor version of the --workflow that is
+    named: without it, a script with the name of a workflow that runs another one is refused. One that is refused ends
+    the command: those before it are deployed, those behind it are not. The name of an archived workflow is free: a
+    script with it is a new workflow, unless --workflow says which one is meant, and an archived one is refused.
+
+    A script by another --author than the newest version's is a new major version: it begins without permissions.
 
     A handler with an interval runs at once if it is new or its interval has changed; one with cron runs at its next
     time, in the time zone of the workflow, and not because it is deployed.
@@ -64,18 +71,25 @@ def deploy(
 
     \b
     keep deploy mail_to_sheets.js --accept --db keep.db
-    keep deploy orders.js --grant shop.orders --ask shop.ship --major --db keep.db
-    keep deploy orders.js --move order.paid=order.open --drop order.seen --db keep.db
+    keep deploy orders.js --workflow orders --grant shop.orders --ask shop.ship --major --db keep.db
+    keep deploy orders.js --workflow orders --move order.paid=order.open --drop order.seen --db keep.db
     """
     if accept and (granted or asked):
         raise click.UsageError("--accept grants everything that is named; leave it out to grant one by one.")
     one_by_one = [GrantOf(each) for each in granted] + [GrantOf(each, "ask") for each in asked]
     grants: list[GrantOf] | Literal["declared"] = "declared" if accept else one_by_one
     fate = fate_of(drop, move, len(files))
-    found = _living(db, workflow) if workflow is not None else None
+    found = _living(db, workflow) if workflow is not None and not new else workflow
     for file in files:
         request = protocol.Deploy(
-            source=_source(file), workflow=found, grants=grants, timezone=timezone, major=major, by=by
+            source=_source(file),
+            workflow=found,
+            new=True if new else None if found is None else False,
+            author=author,
+            grants=grants,
+            timezone=timezone,
+            major=major,
+            by=by,
         )
         try:
             answer = _activated(Runtime(db, control), request, fate, as_json)

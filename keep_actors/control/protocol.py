@@ -65,6 +65,8 @@ class GrantOf(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Deploy(Request[Deployed], frozen=True, kw_only=True):
     source: str
     workflow: str | None = None
+    new: bool | None = None
+    author: str = ""
     grants: list[GrantOf] | Literal["declared"] = []
     """`declared`: everything that the script names."""
     timezone: str | None = None

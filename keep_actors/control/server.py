@@ -74,6 +74,8 @@ def _deploy(keep: Keep, ask: protocol.Deploy) -> Awaitable[Any]:
     return keep.deploy(
         ask.source,
         workflow=ask.workflow,
+        new=ask.new,
+        author=ask.author,
         grants=grants,
         timezone=ask.timezone,
         major=ask.major,

@@ -5,6 +5,7 @@ from typing import TypeVar
 
 import msgspec
 
+from keep_actors import deployment
 from keep_actors.dry_run import backlog
 from keep_actors.dry_run.backlog import Pending
 from keep_actors.dry_run.report import DryRunRefused
@@ -27,7 +28,7 @@ class Found(msgspec.Struct, frozen=True):
 
     workflow: Workflow
     major: int
-    """Whose grants a new script would have: a change is a minor version."""
+    """Whose grants the script would have: a change is a minor version, unless it is by another author."""
     against: ScriptVersion | None
     grants: Mapping[int, list[StoredGrant]]
     used: Mapping[str, int]
@@ -46,24 +47,41 @@ async def read(reader: Reader, function: Callable[[Queries], T]) -> T:
     return await WorkerThread().run(inside)
 
 
-def find(q: Queries, declared: Declared, against: str | None, at: Millis) -> Found:
-    """What there is for the workflow of this name. Raises `DryRunRefused`."""
-    declaration = declared.declaration
-    workflow = reads.workflow_by_name(q, declaration.name or "")
+class Wanted(msgspec.Struct, frozen=True):
+    """The script, and whose it is to be, as for a deployment."""
+
+    source: str
+    declared: Declared
+    workflow: str | None
+    author: str
+
+
+def find(q: Queries, wanted: Wanted, against: str | None, at: Millis) -> Found:
+    """What there is for the workflow that is meant. Raises `DryRunRefused` or `DeployRefused`."""
+    declaration = wanted.declared.declaration
+    named = wanted.workflow or declaration.name or ""
+    workflow = (reads.workflow(q, named) if wanted.workflow else None) or reads.workflow_by_name(q, named)
     if workflow is None:
         names = ", ".join(repr(each.name) for each in reads.workflows(q)[:10]) or "none"
-        words = f"the file has no workflow {declaration.name!r}, so nothing is pending for it; there are: {names}"
+        words = f"the file has no workflow {named!r}, so nothing is pending for it; there are: {names}"
         raise DryRunRefused(words)
+    if workflow.name != declaration.name:
+        raise deployment.other_name(declaration.name or "", workflow.name)
+    active = reads.version(q, workflow.active_version_id) if workflow.active_version_id else None
+    # Its reads are made with the grants of the workflow, so it is not the script that says which one.
+    if wanted.workflow is None and not deployment.runs_already(wanted.source, active):
+        raise deployment.taken(workflow)
     latest = reads.latest_version(q, workflow.id)
+    _, (major, _) = deployment.place_of(wanted.source, wanted.author, active, latest)
     old = _version(q, workflow, against) if against is not None else None
-    majors = {each.major for each in (latest, old) if each is not None}
+    majors = {major, *([old.major] if old is not None else [])}
     grants = {major: reads.grants(q, workflow.id, major) for major in majors}
     permissions_known = {grant.permission for each in grants.values() for grant in each}
     consumers = [*declaration.consumers.values(), *(Script.of(old).declaration.consumers.values() if old else ())]
     topics = dict.fromkeys(topic for consumer in consumers for topic in consumer.subscribe)
     return Found(
         workflow=workflow,
-        major=latest.major if latest is not None else 1,
+        major=major,
         against=old,
         grants=grants,
         used={each: reads.calls_on_day(q, workflow.id, each, day_of(at)) for each in permissions_known},

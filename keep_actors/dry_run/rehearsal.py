@@ -18,7 +18,7 @@ from keep_actors import deployment, permissions
 from keep_actors.connectors import Catalog, Connector
 from keep_actors.context import CannotGoOn, RunContext
 from keep_actors.dry_run.backlog import Backlog, Look, finished
-from keep_actors.dry_run.found import Found, find, read
+from keep_actors.dry_run.found import Found, Wanted, find, read
 from keep_actors.dry_run.report import (
     Arrival,
     DryRunRefused,
@@ -61,6 +61,8 @@ async def dry_run(
     path: str | Path,
     connectors: Iterable[Connector] = (),
     *,
+    workflow: str | None = None,
+    author: str = "",
     against: str | None = None,
     producer: str | None = None,
     limit: int = 50,
@@ -71,7 +73,10 @@ async def dry_run(
     now: Millis | None = None,
     seed: int = 0,
 ) -> Report:
-    """What this script would do with what is pending for the workflow of its name in a file.
+    """What this script would do with what is pending for a workflow in a file, were it deployed with the same words.
+
+    `workflow` is the one that is meant, by id or by name: needed unless the script is the one that runs, because reads
+    are made with its grants. A script by another `author` than the newest version's has none of them.
 
     At most `limit` runs are simulated. `against` is the number of a version in the file that gets the same events.
     With `producer` that producer is evaluated instead, on its last state. Reads are real unless `call_reads` is
@@ -91,7 +96,8 @@ async def dry_run(
         inspection = await pool.inspect(source, looking.kinds())
         policy = policy or Policy()
         declared = deployment.checked(inspection, looking.kinds(), "UTC", policy, at)
-        found = await read(reader, partial(find, declared=declared, against=against, at=at))
+        wanted = Wanted(source, declared, workflow, author)
+        found = await read(reader, partial(find, wanted=wanted, against=against, at=at))
         given = [permissions.as_grant(each) for each in grants]
         permissions.check_known(given, looking)
 

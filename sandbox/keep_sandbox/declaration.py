@@ -27,6 +27,7 @@ class Code(enum.StrEnum):
     NAME_INVALID = "name-invalid"
     TOO_MANY = "too-many"
     NAME_DIFFERS = "name-differs"
+    NAME_TAKEN = "name-taken"
     HANDLERS_MISSING = "handlers-missing"
     HANDLER_MISSING = "handler-missing"
     HANDLER_NAME = "handler-name"

@@ -209,6 +209,8 @@ class ScriptVersion(Record, frozen=True, gc=False):
     declaration: Json
     created_at: Millis
     activated_at: Millis | None
+    author: str
+    """As the caller who deployed it named them; empty if they did not. A repair has that of the script it repairs."""
 
 
 class Handler(Record, frozen=True, gc=False):

@@ -156,6 +156,7 @@ class AddScriptVersion(Operation[ScriptVersion], frozen=True):
     minor: int
     source: str
     declaration: Json = "{}"
+    author: str = ""
 
 
 class ActivateScript(Operation[Workflow], frozen=True):

@@ -112,6 +112,11 @@ def version_by_number(q: Queries, workflow_id: str, major: int, minor: int) -> S
     return find(q, ScriptVersion, "version_by_number", numbers)
 
 
+def version_of_major(q: Queries, workflow_id: str, major: int) -> ScriptVersion | None:
+    """Some version of a major number: all of one are by the same author."""
+    return find(q, ScriptVersion, "version_of_major", {"workflow_id": workflow_id, "major": major})
+
+
 def insert_version(tx: Transaction, version: ScriptVersion) -> None:
     tx.run("insert_version", as_params(version))
 

@@ -82,6 +82,12 @@ def add_script_version(tx: Transaction, op: AddScriptVersion, now: Millis) -> Ch
             Reason.VERSION_EXISTS,
             f"Workflow {op.workflow_id!r} already has version {op.major}.{op.minor}; versions never change.",
         )
+    if (before := rows.version_of_major(tx, op.workflow_id, op.major)) and before.author != op.author:
+        reject(
+            Reason.VERSION_INVALID,
+            f"Version {op.major} of workflow {op.workflow_id!r} is by {before.author!r}, and this by {op.author!r}; "
+            "grants are for the words of one author. Count it as another major version.",
+        )
     version = ScriptVersion(
         id=op.id,
         workflow_id=op.workflow_id,
@@ -91,9 +97,11 @@ def add_script_version(tx: Transaction, op: AddScriptVersion, now: Millis) -> Ch
         declaration=op.declaration,
         created_at=now,
         activated_at=None,
+        author=op.author,
     )
     rows.insert_version(tx, version)
-    return changed(version, op.workflow_id, None, version=op.id, number=f"{op.major}.{op.minor}")
+    number = f"{op.major}.{op.minor}"
+    return changed(version, op.workflow_id, None, version=op.id, number=number, author=op.author)
 
 
 def activate_script(tx: Transaction, op: ActivateScript, now: Millis) -> Change[Workflow]:

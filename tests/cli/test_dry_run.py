@@ -172,14 +172,14 @@ def test_a_program_can_read_it(shell: Shell) -> None:
 
 def test_a_new_script_is_compared_with_a_version(shell: Shell) -> None:
     shell.write("new.js", SCRIPT.replace("order: prepared.data.id", 'order: prepared.data.id.replace("2", "two")'))
-    done = shell.dry_run("new.js", "--against", "1.0")
+    done = shell.dry_run("new.js", "--workflow", "shipping", "--against", "1.0")
     assert done.returncode == 0
     assert "= ship: orders o1\n" in done.stdout
     assert "~ ship: orders o2\n" in done.stdout
     assert '  - shop.ship  [a person is asked first]\n      order    "o2"\n      parcels  3\n' in done.stdout
     assert '  + shop.ship  [a person is asked first]\n      order    "otwo"\n      parcels  3\n' in done.stdout
     assert "1.0 and new: 1 same, 1 changed, 0 only old, 0 only new\n" in done.stdout
-    kinds = [each["kind"] for each in shell.json("new.js", "--against", "1.0")["differences"]]
+    kinds = [each["kind"] for each in shell.json("new.js", "--workflow", "shipping", "--against", "1.0")["differences"]]
     assert kinds == ["same", "changed"]
     assert not shell.has_shipped
 
@@ -210,6 +210,19 @@ def test_a_call_that_would_be_refused_is_an_exit_of_one(shell: Shell) -> None:
     assert done.returncode == 1
     assert "[refused: ship: `ctx.shop.ship` needs the permission 'shop.everything'" in done.stdout
     assert shell.dry_run("shipping.js", "--grant", "shop.everything").returncode == 0
+
+
+def test_which_workflow_is_meant_is_said_unless_the_script_is_the_one_that_runs(shell: Shell) -> None:
+    shell.write("new.js", SCRIPT.replace("order: prepared.data.id", 'order: "theirs"'))
+    done = shell.dry_run("new.js")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "error[name-taken]: there is a workflow 'shipping' already" in done.stderr
+    assert "`--workflow`" in done.stderr
+    assert shell.asked == 0
+    assert shell.dry_run("new.js", "--workflow", "shipping").returncode == 0
+    theirs = shell.dry_run("new.js", "--workflow", "shipping", "--author", "mallory")
+    assert theirs.returncode == 1
+    assert "has not been granted" in theirs.stdout
 
 
 def test_a_script_that_could_not_be_deployed_is_shown_as_check_shows_it(shell: Shell) -> None:

@@ -67,7 +67,7 @@ def left(tmp_path_factory: pytest.TempPathFactory) -> Path:
             await keep.deploy(script("done"))
             await keep.deploy(script("waits", end='throw new Error("no");'))
             await keep.wait_idle()
-            await keep.deploy(script("waits", note="bye"))
+            await keep.deploy(script("waits", note="bye"), workflow="waits")
             await keep.wait_idle()
             await keep.reprocess_items("done", ["o1", "o2"], by="ann")
             await keep.run_now("done")

@@ -55,7 +55,7 @@ DROPPED = {"o1": ("orders", "skipped"), "o2": ("orders", "skipped")}
 
 def test_without_a_terminal_a_deploy_that_leaves_events_behind_names_the_options(shell: Renaming) -> None:
     name = shell.waiting()
-    said = shell.refused("deploy", shell.renamed(name), "--accept", code=1)
+    said = shell.refused("deploy", shell.renamed(name), "--workflow", name, "--accept", code=1)
     assert "'orders' (2 waiting)" in said
     assert "--drop TOPIC" in said
     assert "--move OLD=NEW" in said
@@ -64,7 +64,7 @@ def test_without_a_terminal_a_deploy_that_leaves_events_behind_names_the_options
 
 def test_the_events_of_a_renamed_topic_are_moved(shell: Renaming) -> None:
     name = shell.waiting()
-    shell.keep("deploy", shell.renamed(name), "--accept", "--move", "orders=parcels")
+    shell.keep("deploy", shell.renamed(name), "--workflow", name, "--accept", "--move", "orders=parcels")
     assert shell.places(name) == MOVED
     said = shell.activated(name)
     assert (said["moved"], said["by"]) == ({"orders": {"to": "parcels", "events": 2, "skipped": 0}}, "olga")
@@ -73,14 +73,14 @@ def test_the_events_of_a_renamed_topic_are_moved(shell: Renaming) -> None:
 
 def test_the_events_of_a_dropped_topic_are_skipped(shell: Renaming) -> None:
     name = shell.waiting()
-    shell.keep("deploy", shell.renamed(name), "--accept", "--drop", "orders")
+    shell.keep("deploy", shell.renamed(name), "--workflow", name, "--accept", "--drop", "orders")
     assert shell.places(name) == DROPPED
     assert shell.activated(name)["dropped"] == {"orders": 2}
 
 
 def test_a_rollback_takes_the_same_options(shell: Renaming) -> None:
     name = shell.waiting()
-    shell.keep("deploy", shell.renamed(name), "--accept", "--move", "orders=parcels")
+    shell.keep("deploy", shell.renamed(name), "--workflow", name, "--accept", "--move", "orders=parcels")
     assert "--move OLD=NEW" in shell.refused("rollback", name, "1.0", code=1)
     assert shell.places(name) == MOVED
     shell.keep("rollback", name, "1.0", "--move", "parcels=orders")
@@ -111,7 +111,7 @@ def test_who_runs_a_renamed_script_says_what_becomes_of_the_events(tmp_path_fact
     with shell.running(shell.write("first")) as process:
         name = shell.waiting()
         shell.end(process)
-    run = ("run", shell.renamed(name), "--connectors", "shop:Shop", "--accept", "--once")
+    run = ("run", shell.renamed(name), "--workflow", name, "--connectors", "shop:Shop", "--accept", "--once")
     said = shell.refused(*run, code=1)
     assert "'orders' (2 waiting)" in said
     assert "--move OLD=NEW" in said
@@ -129,7 +129,7 @@ def test_on_a_terminal_a_person_is_asked_topic_by_topic(
 ) -> None:
     name = shell.waiting()
     with terminal(shell.folder, KEEP_DB="keep.db") as window:
-        window.tmux("send-keys", "-l", f"keep deploy {shell.renamed(name)} --accept; echo ENDED:$?.")
+        window.tmux("send-keys", "-l", f"keep deploy {shell.renamed(name)} --workflow {name} --accept; echo ENDED:$?.")
         window.tmux("send-keys", "Enter")
         window.wait_for(r"^Which \(1 to 4\):")
         seen = window.screen()

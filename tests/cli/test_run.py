@@ -228,7 +228,7 @@ def test_a_repaired_script_goes_on_where_the_broken_one_stopped(shell: Shell) ->
     broken = SCRIPT.replace("const [order] =", "const [order] = null;")
     shell.write("bad.js", broken.replace('await ctx.peek("orders", { limit: 1 });', ""))
     assert shell.run("bad.js", "--once").returncode == 4
-    done = shell.run("shipping.js", "--once")
+    done = shell.run("shipping.js", "--workflow", "shipping", "--once")
     assert done.returncode == 0, done.stderr
     assert "shipping 1.1" in done.stderr
     assert shell.shipped == ["o1", "o2", "o3"]

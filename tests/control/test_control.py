@@ -27,7 +27,9 @@ from keep_actors.control.protocol import (
     Amend,
     AnyRequest,
     Approvals,
+    Deploy,
     Follow,
+    GrantOf,
     Hello,
     Pause,
     Publish,
@@ -39,6 +41,7 @@ from keep_actors.control.protocol import (
 )
 from keep_actors.control.server import DOES, Patience, Server
 from keep_actors.escalation import Escalation
+from keep_actors.keep_answers import Deployed
 from keep_actors.views import Question
 from keep_storage.model import Event, Mutation, Workflow
 from tests.runtime.fakes import Fake, applies_and_raises
@@ -168,6 +171,28 @@ async def test_a_result_that_does_not_fit_is_refused_with_an_example_and_one_tha
         await in_thread(lambda: resolve({"id": "a", "text": "one"}))
         amended = await in_thread(lambda: amend({"id": "b", "text": "one"}))
         assert (amended.result, amended.resolved_who) == ('{"id":"b","text":"one"}', "bob")
+
+
+async def test_a_script_with_the_name_of_a_workflow_does_not_replace_it_by_the_socket_either(tmp_path: Path) -> None:
+    db, fake = tmp_path / "keep.db", Fake()
+    ours = script(mutate="await ctx.fake.add({ text: prepared.data.id });")
+    theirs = script(mutate='await c.fake.add({ text: "for the attacker" });')
+    async with keep_actors.open(db, connectors=[fake], sandbox="thread", control=True) as keep:
+
+        async def deploy(**fields: Any) -> str:
+            return (await in_thread(lambda: ask(db, Deploy(**fields), Deployed))).version
+
+        assert await deploy(source=ours, grants=[GrantOf("fake.add")], author="ann", new=True) == "1.0"
+        for fields in ({}, {"new": True}, {"new": False}, {"major": True}, {"author": "ann"}):
+            with pytest.raises(Refused, match="there is a workflow 'flow' already") as refused:
+                await deploy(source=theirs, **fields)
+            assert refused.value.error.kind == "refused"
+        assert await deploy(source=ours, author="ann") == "1.0"
+        assert await deploy(source=theirs, workflow="flow", author="mallory") == "2.0"
+        await keep.publish("flow", "in", message_id="one", title="One")
+        await keep.wait_idle()
+        assert fake.texts == []
+        assert [each.author for each in await keep.versions("flow")] == ["mallory", "ann"]
 
 
 async def test_calls_that_wait_are_found_by_permission_and_a_run_that_is_not_there_is_not_stopped(

@@ -53,7 +53,7 @@ async def waiting(
 
 
 async def tried(source: str, path: Path, fake: Fake, **options: Any) -> Report:
-    return await dry_run(source, path, [fake], sandbox="thread", now=START, **options)
+    return await dry_run(source, path, [fake], sandbox="thread", now=START, **{"workflow": "flow", **options})
 
 
 def calls(report: Report) -> list[tuple[str, Any, str]]:
@@ -158,7 +158,7 @@ async def test_a_hostile_script_has_no_effect(tmp_path: Path, name: str) -> None
         pass
     before = fingerprint(path)
     reached = list(fake.calls)
-    report = await dry_run(HOSTILE[name], path, [fake], now=START)
+    report = await dry_run(HOSTILE[name], path, [fake], workflow="flow", now=START)
     assert (fake.calls, fake.effects) == (reached, [])
     assert fingerprint(path) == before
     assert report.new.runs
@@ -322,6 +322,33 @@ async def test_a_producer_shows_what_it_would_publish(tmp_path: Path) -> None:
     assert (fake.calls, fingerprint(path)) == (reached, before)
 
 
+LOOKS = """const found = await c.fake.search({ query: "what is secret" }); const [e] = await c.peek("in");
+  return { reservations: [{ topic: "in", ids: [e.messageId] }], data: { id: e.messageId, found } };"""
+
+
+async def test_a_script_with_the_name_of_a_workflow_does_not_read_with_its_grants(tmp_path: Path) -> None:
+    path, fake = tmp_path / "keep.db", Fake()
+    async with waiting(path, "a", fake=fake) as box:
+        workflow_id = (await box.keep.workflow("flow")).id
+    theirs = script(prepare=LOOKS, mutate=ADD)
+    with pytest.raises(DeployRefused, match=r"there is a workflow 'flow' already .* `--workflow`"):
+        await tried(theirs, path, fake, workflow=None)
+    assert fake.calls == []
+    assert calls(await tried(PLAIN, path, fake, workflow=None)) == [("fake.add", {"text": "a"}, "allowed")]
+    assert calls(await tried(theirs, path, fake, workflow=workflow_id)) == [("fake.add", {"text": "a"}, "allowed")]
+
+
+async def test_nor_does_one_by_another_author_though_the_workflow_is_named(tmp_path: Path) -> None:
+    path, fake = tmp_path / "keep.db", Fake()
+    async with waiting(path, "a", fake=fake):
+        pass
+    [run] = (await tried(script(prepare=LOOKS, mutate=ADD), path, fake, author="mallory")).new.runs
+    assert run.failure is not None
+    assert (run.failure.cls, fake.calls) == (FailureClass.PERMISSION, [])
+    report = await tried(script(prepare=LOOKS, mutate=ADD), path, fake, author="mallory", grants=["fake.search"])
+    assert [verdict for _, _, verdict in calls(report)] == ["refused"]
+
+
 async def test_what_cannot_be_dry_run_is_said(tmp_path: Path) -> None:
     path, fake = tmp_path / "keep.db", Fake()
     with_job = script(mutate=ADD, job='await c.withItem("i", "I", () => c.fake.add({ text: "x" }));')
@@ -337,6 +364,10 @@ async def test_what_cannot_be_dry_run_is_said(tmp_path: Path) -> None:
     with pytest.raises(DryRunRefused, match="'x' is not a version"):
         await tried(PLAIN, path, fake, against="x")
     with pytest.raises(DryRunRefused, match="no workflow 'other', so nothing is pending for it; there are: 'flow'"):
+        await tried(script(name="other", mutate=ADD), path, fake, workflow=None)
+    with pytest.raises(DryRunRefused, match="no workflow 'gone', so nothing is pending for it; there are: 'flow'"):
+        await tried(PLAIN, path, fake, workflow="gone")
+    with pytest.raises(DeployRefused, match="the script is named 'other' and is to be deployed as workflow 'flow'"):
         await tried(script(name="other", mutate=ADD), path, fake)
     with pytest.raises(DeployRefused, match="does not exist here"):
         await tried(PLAIN.replace("hidden(ctx);", "ctx;", 1).replace("c.fake.add", "ctx.fake.ad"), path, fake)

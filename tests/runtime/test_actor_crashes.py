@@ -405,7 +405,7 @@ async def test_whatever_people_do_while_it_crashes_every_event_is_filed_once_or_
 
         publishes = [partial(box.publish, "flow", "in", each, payload=each) for each in events]
         pauses = [partial(keep.pause, "flow"), partial(keep.resume, "flow")] * 4
-        deploys = [partial(keep.deploy, f"{TWO_STEPS}// {version}") for version in range(3)]
+        deploys = [partial(keep.deploy, f"{TWO_STEPS}// {version}", workflow="flow") for version in range(3)]
         skips = [partial(keep.skip_event, "flow", "in", each) for each in rng.sample(events, 3)]
         runs = [partial(keep.run_now, "flow")] * 3
         await keep.deploy(TWO_STEPS)
@@ -737,7 +737,7 @@ async def test_who_asks_while_the_disk_is_full_is_told_at_once_and_nothing_chang
         for ask in (
             lambda: box.keep.pause("flow"),
             lambda: box.publish("flow", "in", "a"),
-            lambda: box.keep.deploy(flow().replace("Filed", "Done")),
+            lambda: box.keep.deploy(flow().replace("Filed", "Done"), workflow="flow"),
         ):
             with pytest.raises(StorageUnavailable, match="full"):
                 await ask()
@@ -897,7 +897,7 @@ async def test_who_still_waits_for_an_answer_when_the_runtime_ends_is_told(tmp_p
 
     async def deploy() -> None:
         try:
-            await box.keep.deploy(flow().replace("Filed", "Done"))
+            await box.keep.deploy(flow().replace("Filed", "Done"), workflow="flow")
         except (ActorDied, ActorStopped) as error:
             told.append(type(error).__name__)
 

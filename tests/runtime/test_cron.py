@@ -32,7 +32,7 @@ async def ran(box: World) -> list[str]:
 
 
 async def deploy(box: World, source: str, timezone: str | None = None) -> None:
-    await box.keep.deploy(source, timezone=timezone)
+    await box.keep.deploy(source, timezone=timezone, workflow="flow")
     await box.settle()
 
 

@@ -43,7 +43,7 @@ async def test_a_failure_of_the_script_a_verdict_and_a_no_that_prepares_anew_rel
         await box.publish("flow", "in", "a")
         await box.settle()
         assert await attempt(box) == 2
-        await box.keep.deploy(script(mutate=ADD))
+        await box.keep.deploy(script(mutate=ADD), workflow="flow")
         await box.settle()
         [doubt] = await box.keep.unknowns()
         assert await attempt(box) == 2
@@ -69,6 +69,6 @@ async def test_a_run_that_holds_nothing_releases_nothing_and_a_retry_of_next_kee
         assert await attempt(box) == 1
         await box.advance(MINUTE)
         assert (await attempt(box), fake.texts) == (1, ["a"])
-        await box.keep.deploy(script(mutate=ADD, next_="return {};"))
+        await box.keep.deploy(script(mutate=ADD, next_="return {};"), workflow="flow")
         await box.settle()
         assert (await attempt(box), await box.statuses("flow", "in")) == (1, {"a": "consumed"})

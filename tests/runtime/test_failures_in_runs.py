@@ -81,7 +81,7 @@ async def made_to_go_on(box: World, repaired: str) -> None:
     if workflow.error:
         await box.keep.clear_error("flow", by="alice", why="fixed")
     if workflow.maintenance:
-        await box.keep.deploy(repaired)
+        await box.keep.deploy(repaired, workflow="flow")
     await box.advance(15 * SECOND)
 
 
@@ -232,7 +232,7 @@ async def test_a_wrong_answer_of_a_mutation_is_a_doubt_that_nothing_but_an_answe
         assert refused.value.reason is Reason.MUTATION_OUTCOME_UNKNOWN
         await box.keep.pause("flow")
         await box.keep.resume("flow")
-        await box.keep.deploy(script(producer="return 2;", mutate=ADD))
+        await box.keep.deploy(script(producer="return 2;", mutate=ADD), workflow="flow")
         await box.advance(2 * DAY)
         await assert_in_doubt(box, fake)
         for refuse in (box.keep.run_now("flow"), box.keep.skip_event("flow", "in", "a")):
@@ -484,7 +484,7 @@ async def test_a_run_that_fails_before_its_mutation_releases_its_events(phase: s
         assert await stopped(box, "file") == REPAIR
         assert await box.statuses("flow", "in") == {"a": "pending", "b": "pending"}
         assert (await box.keep.workflow("flow")).pending_retry_run_id is None
-        await box.keep.deploy(script(mutate=ADD))
+        await box.keep.deploy(script(mutate=ADD), workflow="flow")
         await box.settle()
         assert await box.statuses("flow", "in") == {"a": "consumed", "b": "consumed"}
         assert fake.texts == ["a", "b"]
@@ -519,7 +519,7 @@ async def test_after_an_applied_mutation_a_repaired_next_goes_on_with_exactly_wh
         assert (await box.statuses("flow", "out"), fake.texts) == ({}, ["a"])
 
         repaired = 'console.log(prepared, result); await c.publish("out", { messageId: result.result.id, title: "T" });'
-        await box.keep.deploy(script(prepare=prepare, mutate=ADD, next_=repaired))
+        await box.keep.deploy(script(prepare=prepare, mutate=ADD, next_=repaired), workflow="flow")
         await box.settle()
         _, retry, after = await box.runs("flow", "file")
         assert (retry.status, retry.retry_of, retry.phase) == ("committed", failed.id, "committed")
@@ -537,7 +537,7 @@ async def test_a_next_may_fail_again_and_again_and_over_a_restart_and_the_effect
     path = tmp_path / "keep.db"
     async with world(fake, path=path) as box:
         for words in ("one", "two"):
-            await box.keep.deploy(script(mutate=ADD, next_=f'throw new Error("{words}");'))
+            await box.keep.deploy(script(mutate=ADD, next_=f'throw new Error("{words}");'), workflow="flow")
             await box.publish("flow", "in", "a")
             await box.settle()
             run = await box.last_run("flow", "file")
@@ -545,7 +545,7 @@ async def test_a_next_may_fail_again_and_again_and_over_a_restart_and_the_effect
     async with world(fake, path=path, time=VirtualTime(START + MINUTE)) as box:
         await box.settle()
         assert await box.statuses("flow", "in") == {"a": "reserved"}
-        await box.keep.deploy(script(mutate=ADD, next_="console.log(result.result); return 3;"))
+        await box.keep.deploy(script(mutate=ADD, next_="console.log(result.result); return 3;"), workflow="flow")
         await box.settle()
         first, second, third = await box.runs("flow", "file")
         assert (second.retry_of, third.retry_of) == (first.id, second.id)
@@ -560,10 +560,10 @@ async def test_a_script_without_the_consumer_that_waits_is_refused_and_one_witho
         await box.publish("flow", "in", "a")
         await box.settle()
         with pytest.raises(Rejected) as refused:
-            await box.keep.deploy(script(producer="return 1;"))
+            await box.keep.deploy(script(producer="return 1;"), workflow="flow")
         assert refused.value.reason is Reason.HANDLER_NOT_DECLARED
         assert await stopped(box, "file") == REPAIR
-        await box.keep.deploy(script(mutate=ADD))
+        await box.keep.deploy(script(mutate=ADD), workflow="flow")
         await box.settle()
         assert (await box.statuses("flow", "in"), fake.texts) == ({"a": "consumed"}, ["a"])
 

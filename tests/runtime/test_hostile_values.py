@@ -42,7 +42,7 @@ async def test_a_file_with_such_a_number_takes_a_script_that_orders_by_it() -> N
         workflow_id = await box.id_of("flow")
         event = Publish("evt_old", "in", "old", "An old event", '{"customer":{"id":1e400}}')
         await box.ask("flow", Do(PublishEvents(workflow_id, (event,))))
-        await box.deploy(ORDERED.replace("PAYLOAD", "1"))
+        await box.deploy(ORDERED.replace("PAYLOAD", "1"), workflow="flow")
         [old] = [each for each in await box.keep.events("flow", "in") if each.message_id == "old"]
         assert old.ordering_key is None
         assert (await box.keep.workflow("flow")).error == ""

@@ -31,7 +31,7 @@ async def states(box: Box) -> dict[str, str]:
 
 
 async def deployed(box: Box, body: str) -> None:
-    await box.deploy(item(body))
+    await box.deploy(item(body), workflow="flow")
     await box.until_idle()
 
 
@@ -68,7 +68,7 @@ async def test_a_call_that_did_not_happen_is_made_in_the_words_of_the_repair_und
     async with Box.open(fake) as box:
         fake.plan("add", fails(PreconditionFailed("the mailbox is full")))
         await deployed(box, mail("Dear Ann"))
-        await box.deploy(item(mail("Hello Ann")))
+        await box.deploy(item(mail("Hello Ann")), workflow="flow")
         await box.keep.clear_error("flow", by="ann")
         await box.until_idle()
         assert (fake.texts, await states(box)) == (["Hello Ann"], {"7": "done"})
@@ -140,7 +140,7 @@ async def test_who_gives_the_second_call_a_subkey_has_it_sent_and_the_first_is_n
     fake = Fake()
     async with Box.open(fake) as box:
         await deployed(box, mail("to ann") + mail("to bob"))
-        await box.deploy(item(mail("to ann") + mail("to bob", ", subkey: 'bob'")))
+        await box.deploy(item(mail("to ann") + mail("to bob", ", subkey: 'bob'")), workflow="flow")
         await box.keep.clear_error("flow", by="ann")
         await box.until_idle()
         assert (fake.texts, await states(box)) == (["to ann", "to bob"], {"7": "done"})
@@ -150,7 +150,7 @@ async def test_who_gives_both_calls_a_subkey_does_not_have_the_first_one_sent_ag
     fake = Fake()
     async with Box.open(fake) as box:
         await deployed(box, mail("to ann") + mail("to bob"))
-        await box.deploy(item(mail("to ann", ", subkey: 'ann'") + mail("to bob", ", subkey: 'bob'")))
+        await box.deploy(item(mail("to ann", ", subkey: 'ann'") + mail("to bob", ", subkey: 'bob'")), workflow="flow")
         await box.keep.clear_error("flow", by="ann")
         await box.until_idle()
         assert (fake.texts, await states(box)) == (["to ann"], {"7": "needs_attention"})

@@ -195,7 +195,7 @@ async def test_an_item_that_fails_publishes_nothing_and_those_before_it_do() -> 
         assert await states(box) == {"a": "done", "b": "failed"}
         assert await box.statuses("flow", "out") == both("a")
         # Repaired, the item finds its call done, and publishes what it would have published then.
-        await box.deploy(sweep())
+        await box.deploy(sweep(), workflow="flow")
         await box.until_idle()
         assert (fake.texts, await box.statuses("flow", "out")) == (["a", "b", "c"], both("a", "b", "c"))
 

@@ -21,7 +21,7 @@ THREE = """
 
 
 async def deployed(box: World, body: str = THREE) -> None:
-    await box.keep.deploy(script(job=body))
+    await box.keep.deploy(script(job=body), workflow="flow")
     await box.settle()
 
 

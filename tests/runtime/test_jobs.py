@@ -1,6 +1,7 @@
 """Jobs and their items: each effect once, whatever fails around it, and never again in an item that is done."""
 
 import json
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 
@@ -28,7 +29,7 @@ def item(body: str, item_id: str = "7") -> str:
 
 async def swept(box: World, body: str) -> Run:
     """The run of a job with this code: the first, or one more at once with a repaired script."""
-    await box.keep.deploy(script(job=body))
+    await box.keep.deploy(script(job=body), workflow="flow")
     await box.settle()
     return await box.last_run("flow", "sweep")
 
@@ -278,7 +279,7 @@ async def test_another_mutation_in_an_item_that_is_done_is_refused_too() -> None
     fake = Fake()
     async with world(fake) as box:
         await swept(box, item('await c.fake.add({ text: "one" });'))
-        await box.keep.deploy(script(job=item('await c.fake.add({ text: "two" });')))
+        await box.keep.deploy(script(job=item('await c.fake.add({ text: "two" });')), workflow="flow")
         await box.advance(DAY)
         assert (await box.last_run("flow", "sweep")).status == "failed:logic"
         assert fake.calls == ["add one"]
@@ -436,7 +437,7 @@ async def test_a_doubt_in_an_item_stops_the_workflow_and_is_never_called_again(t
         with pytest.raises(Rejected) as refused:
             await box.keep.clear_error("flow", by="alice")
         assert refused.value.reason is Reason.MUTATION_OUTCOME_UNKNOWN
-        await box.keep.deploy(script(job=body + "/* another */"))
+        await box.keep.deploy(script(job=body + "/* another */"), workflow="flow")
         await box.advance(2 * DAY)
         assert (len(await box.runs("flow", "sweep")), await box.statuses("flow", "out")) == (1, {})
     [left, other] = states(path, "7", "8")
@@ -494,7 +495,7 @@ async def test_a_job_whose_call_is_pending_comes_to_its_end_when_a_script_is_dep
         workflow_id = (await box.keep.deploy(script(job=TWO_ITEMS))).workflow_id
         await hang.reached.wait()
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(box.keep.deploy, script(job=TWO_ITEMS + "/* repaired */"))
+            tasks.start_soon(partial(box.keep.deploy, script(job=TWO_ITEMS + "/* repaired */"), workflow="flow"))
             await box.quiet()
             hang.release()
         await box.settle()

@@ -135,7 +135,7 @@ async def test_a_next_that_waited_goes_on_with_its_stored_result_and_the_call_is
         await box.publish("flow", "in", "a")
         await box.settle()
         await box.keep.pause("flow")
-        await box.keep.deploy(NEEDS_FAKE)
+        await box.keep.deploy(NEEDS_FAKE, workflow="flow")
     async with world(path=tmp_path / "keep.db", time=later(1)) as box:
         await box.keep.resume("flow")
         await box.settle()
@@ -201,8 +201,8 @@ async def test_a_script_that_does_without_the_connector_goes_on_without_it(tmp_p
         await box.publish("flow", "in", "a")
         await box.settle()
         with pytest.raises(DeployRefused):
-            await box.keep.deploy(NEEDS_FAKE + "\n// again")
-        await box.keep.deploy(script(next_="return {};"))
+            await box.keep.deploy(NEEDS_FAKE + "\n// again", workflow="flow")
+        await box.keep.deploy(script(next_="return {};"), workflow="flow")
         await box.settle()
         assert (await waits(box), await box.statuses("flow", "in")) == ("", {"a": "consumed"})
 

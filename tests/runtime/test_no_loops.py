@@ -222,7 +222,9 @@ async def bring(keep: Keep, fake: Fake, state: str, *, producer: str | None = No
     if producer is None:
         producer = "return 1;" if state not in BESIDE else ""
     source = script(name=state, prepare=prepare, producer=producer, mutate=ADD, schedule='{ interval: "10s" }')
-    await keep.deploy(source, grants=[Grant("fake.add", policy="ask" if state == "approval" else "allow")])
+    await keep.deploy(
+        source, grants=[Grant("fake.add", policy="ask" if state == "approval" else "allow")], workflow=state
+    )
     match state:
         case "error":
             fake.plan("add", fails(AuthRequired("sign in")))

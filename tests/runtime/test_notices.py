@@ -180,7 +180,7 @@ async def test_a_broken_script_is_told_once_and_settled_by_the_one_that_replaces
         await calm(box)
         run = await box.last_run("flow", "file")
         assert [(each.says, each.kind, each.about) for each in pager.got] == [("needs_person", "maintenance", run.id)]
-        await box.keep.deploy(ADDS)
+        await box.keep.deploy(ADDS, workflow="flow")
         await calm(box)
         assert [each.says for each in pager.got] == ["needs_person", "settled"]
 

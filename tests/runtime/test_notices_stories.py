@@ -58,18 +58,20 @@ class Person:
 
     async def ask(self) -> None:
         name = self.chance.choice(NAMES)
-        await self.box.keep.deploy(script(name=name, mutate=ADD), grants=[Grant("fake.add", policy="ask")])
+        await self.box.keep.deploy(
+            script(name=name, mutate=ADD), grants=[Grant("fake.add", policy="ask")], workflow=name
+        )
         await self.box.publish(name, "in", f"m{self.chance.random()}")
 
     async def doubt(self) -> None:
         name = self.chance.choice(NAMES)
         self.fake.plan("add", applies_and_raises(ConnectionError("lost")))
-        await self.box.keep.deploy(script(name=name, mutate=ADD), grants=["fake.add"])
+        await self.box.keep.deploy(script(name=name, mutate=ADD), grants=["fake.add"], workflow=name)
         await self.box.publish(name, "in", f"m{self.chance.random()}")
 
     async def break_it(self) -> None:
         name = self.chance.choice(NAMES)
-        await self.box.keep.deploy(script(name=name, prepare="null.x;", mutate=ADD), grants=["fake.add"])
+        await self.box.keep.deploy(script(name=name, prepare="null.x;", mutate=ADD), grants=["fake.add"], workflow=name)
         await self.box.publish(name, "in", f"m{self.chance.random()}")
 
     async def answer(self) -> None:

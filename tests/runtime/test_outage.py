@@ -55,7 +55,7 @@ async def passes(box: World, ms: int, step_ms: int = 5 * MINUTE) -> None:
 
 
 async def begins(box: World, source: str) -> None:
-    await box.keep.deploy(source)
+    await box.keep.deploy(source, workflow="flow")
     await box.publish("flow", "in", "a")
     await box.settle()
 

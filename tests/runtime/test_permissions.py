@@ -145,16 +145,16 @@ async def test_a_minor_version_keeps_the_envelope_and_a_major_one_asks_again() -
     fake = Fake()
     async with world(fake, grants="explicit") as box:
         await box.keep.deploy(PLAIN, grants="declared")
-        assert (await box.keep.deploy(PLAIN + "\n")).version == "1.1"
+        assert (await box.keep.deploy(PLAIN + "\n", workflow="flow")).version == "1.1"
         with pytest.raises(PermissionsNeeded):
-            await box.keep.deploy(PLAIN + "\n\n", major=True)
-        assert (await box.keep.deploy(PLAIN + "\n\n", major=True, grants="declared")).version == "2.0"
+            await box.keep.deploy(PLAIN + "\n\n", major=True, workflow="flow")
+        assert (await box.keep.deploy(PLAIN + "\n\n", major=True, grants="declared", workflow="flow")).version == "2.0"
 
 
 async def test_a_stricter_grant_is_not_loosened_by_accepting_what_a_script_names() -> None:
     async with world(Fake(), grants="declared") as box:
         await box.keep.deploy(PLAIN, grants=[Grant("fake.add", policy="ask"), "fake.search"])
-        await box.keep.deploy(PLAIN + "\n")
+        await box.keep.deploy(PLAIN + "\n", workflow="flow")
         assert {each.permission: str(each.policy) for each in await box.keep.grants("flow")}["fake.add"] == "ask"
 
 
@@ -349,6 +349,6 @@ async def test_archiving_refuses_what_waits_for_approval_and_who_approves_it_lat
 async def test_going_back_to_the_running_script_after_a_refused_proposal_is_no_new_version() -> None:
     async with world(Fake()) as box:
         await box.keep.deploy(PLAIN)
-        await box.keep.deploy(PLAIN + "\n")
+        await box.keep.deploy(PLAIN + "\n", workflow="flow")
         await box.keep.rollback("flow", "1.0")
         assert (await box.keep.deploy(PLAIN)).version == "1.0"

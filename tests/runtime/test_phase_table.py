@@ -600,6 +600,6 @@ async def test_a_run_that_fails_keeps_the_last_state() -> None:
         await deployed(box, script(producer=body))
         await box.advance(DAY)
         assert (await box.last_run("flow", "poll")).status == "failed:logic"
-        await box.keep.deploy(script(producer="console.log(state);"))
+        await box.keep.deploy(script(producer="console.log(state);"), workflow="flow")
         await box.settle()
         assert json.loads((await box.last_run("flow", "poll")).logs) == ["1"]

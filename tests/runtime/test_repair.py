@@ -70,6 +70,18 @@ async def test_a_next_that_failed_after_its_mutation_is_repaired_and_given_the_s
         assert (workflow.maintenance, workflow.error) == (False, "")
 
 
+async def test_a_repair_is_by_the_author_of_the_script_that_it_repairs_and_has_the_grants_of_that() -> None:
+    fake = Fake()
+    async with world(fake, maintainer=Mechanic(Proposal(MENDED, "safe"))) as box:
+        await box.keep.deploy(BROKEN, author="ann")
+        await box.publish("flow", "in", "one")
+        await box.settle()
+        assert [(each.minor, each.author) for each in await box.keep.versions("flow")] == [(1, "ann"), (0, "ann")]
+        # What she changes in it is hers too.
+        assert (await box.keep.deploy(f"{MENDED}// more", workflow="flow", author="ann")).version == "1.2"
+        assert (await box.keep.deploy(f"{MENDED}// else", workflow="flow", author="bob")).version == "2.0"
+
+
 async def test_a_maintainer_is_given_the_evidence() -> None:
     mechanic = Mechanic(Proposal(MENDED, "safe"))
     async with world(Fake(), maintainer=mechanic) as box:
@@ -129,7 +141,7 @@ async def test_a_person_can_still_mend_it_after_the_budget() -> None:
     async with world(fake, maintainer=Mechanic()) as box:
         await run_one(box)
         await pass_time(box)
-        await box.keep.deploy(MENDED, by="ann")
+        await box.keep.deploy(MENDED, by="ann", workflow="flow")
         await box.settle()
         assert fake.texts == ["one"]
         assert await box.statuses("flow", "in") == {"one": "consumed"}
@@ -217,7 +229,7 @@ async def test_a_version_can_be_brought_back_and_what_is_pending_goes_on_with_it
     fake = Fake()
     async with world(fake) as box:
         await box.keep.deploy(MENDED)
-        await box.keep.deploy(BROKEN)
+        await box.keep.deploy(BROKEN, workflow="flow")
         await box.publish("flow", "in", "one")
         await box.settle()
         assert (await box.keep.rollback("flow", "1.0", by="ann")).version == "1.0"
@@ -265,7 +277,7 @@ async def test_a_person_does_not_wait_for_a_maintainer_that_hangs() -> None:
         await box.keep.deploy(BROKEN)
         await box.publish("flow", "in", "one")
         await box.quiet()
-        await box.keep.deploy(MENDED, by="ann")
+        await box.keep.deploy(MENDED, by="ann", workflow="flow")
         await box.settle()
         assert fake.texts == ["one"]
         assert await box.statuses("flow", "in") == {"one": "consumed"}

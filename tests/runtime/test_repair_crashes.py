@@ -438,7 +438,7 @@ async def test_the_repair_of_a_version_that_was_brought_back_runs_under_the_gran
 
     async with world(fake, maintainer=Greedy(), grants="explicit") as box:
         await box.keep.deploy(source, grants=["fake.add"])
-        await box.keep.deploy(f"{source}\n// 2", grants=["fake.add", "fake.put"], major=True)
+        await box.keep.deploy(f"{source}\n// 2", grants=["fake.add", "fake.put"], major=True, workflow="flow")
         await box.keep.rollback("flow", "1.0", by="ann")
         await box.publish("flow", "in", "one")
         await box.settle()

@@ -27,7 +27,7 @@ async def test_a_deploy_that_would_leave_events_behind_is_refused_and_nothing_ch
         await box.keep.pause("flow")
         await box.publish("flow", "in", "m1", "m2")
         with pytest.raises(EventsWouldWait) as refused:
-            await box.keep.deploy(NEW)
+            await box.keep.deploy(NEW, workflow="flow")
         assert (refused.value.topics, refused.value.declared) == ({"in": 2}, ("post", "out"))
         assert refused.value.reason is Reason.TOPIC_HAS_EVENTS
         assert "'in' (2 waiting)" in str(refused.value)
@@ -43,7 +43,7 @@ async def test_moved_events_are_taken_by_the_consumer_of_their_new_topic() -> No
         await box.keep.deploy(OLD)
         await box.keep.pause("flow")
         await box.publish("flow", "in", "m1", "m2")
-        deployed = await box.keep.deploy(NEW, move={"in": "post"}, by="ann")
+        deployed = await box.keep.deploy(NEW, move={"in": "post"}, by="ann", workflow="flow")
         assert deployed.version == "1.1"
         await box.keep.resume("flow")
         await box.settle()
@@ -58,7 +58,7 @@ async def test_dropped_events_are_skipped_and_the_journal_knows_by_whom(tmp_path
         await box.keep.deploy(OLD)
         await box.keep.pause("flow")
         await box.publish("flow", "in", "m1", "m2")
-        await box.keep.deploy(NEW, drop=["in"], by="ann")
+        await box.keep.deploy(NEW, drop=["in"], by="ann", workflow="flow")
         await box.keep.resume("flow")
         await box.settle()
         assert await box.statuses("flow", "in") == {"m1": "skipped", "m2": "skipped"}
@@ -72,7 +72,7 @@ async def test_a_rollback_asks_for_the_events_of_the_newer_topics_too() -> None:
     fake = Fake()
     async with world(fake) as box:
         await box.keep.deploy(OLD)
-        await box.keep.deploy(NEW)
+        await box.keep.deploy(NEW, workflow="flow")
         await box.keep.pause("flow")
         await box.publish("flow", "post", "m1", "m2")
         with pytest.raises(EventsWouldWait) as refused:
@@ -113,8 +113,8 @@ async def test_a_call_in_doubt_is_settled_under_the_new_topic_and_made_once(
         await box.settle()
         [question] = await box.keep.unknowns()
         with pytest.raises(Rejected, match="Settle that run first"):
-            await box.keep.deploy(NEW, drop=["in"])
-        await box.keep.deploy(NEW, move={"in": "post"})
+            await box.keep.deploy(NEW, drop=["in"], workflow="flow")
+        await box.keep.deploy(NEW, move={"in": "post"}, workflow="flow")
         assert await box.statuses("flow", "post") == {"m1": "reserved"}
         await box.publish("flow", "post", "m2")
         await box.settle()

@@ -686,9 +686,9 @@ async def test_a_script_is_deployed_for_the_first_time_again_changed_and_as_a_ma
     async with world(Fake(), path=path) as box:
         first = await box.keep.deploy(flow(consumers=FILE))
         same = await box.keep.deploy(flow(consumers=FILE))
-        changed = await box.keep.deploy(flow(producers=POLL, consumers=FILE))
+        changed = await box.keep.deploy(flow(producers=POLL, consumers=FILE), workflow="flow")
         by_id = await box.keep.deploy(flow(consumers=FILE), workflow=first.workflow_id)
-        major = await box.keep.deploy(flow(consumers=FILE), major=True)
+        major = await box.keep.deploy(flow(consumers=FILE), major=True, workflow="flow")
         assert [each.version for each in (first, same, changed, by_id, major)] == ["1.0", "1.0", "1.1", "1.2", "2.0"]
         assert {each.workflow_id for each in (first, same, changed, by_id, major)} == {first.workflow_id}
         assert await versions(box, path) == ["1.0", "1.1", "1.2", "2.0"]
@@ -733,7 +733,7 @@ async def test_what_a_person_paused_no_deploy_resumes() -> None:
         await box.keep.deploy(flow(consumers=FILE))
         await box.keep.pause("flow")
         await box.publish("flow", "in", "a", payload="a")
-        await box.keep.deploy(flow(producers=POLL, consumers=FILE))
+        await box.keep.deploy(flow(producers=POLL, consumers=FILE), workflow="flow")
         await box.settle()
         assert (fake.texts, (await box.keep.workflow("flow")).status) == ([], "paused")
 
@@ -747,10 +747,10 @@ async def test_a_deploy_waits_for_the_run_that_is_under_way_which_ends_under_the
         await call.reached.wait()
         changed = flow(consumers=FILE.replace("put", "add"))
         with anyio.move_on_after(0.05) as too_early:
-            await box.keep.deploy(changed)
+            await box.keep.deploy(changed, workflow="flow")
         assert too_early.cancelled_caught
         call.release()
-        assert (await box.keep.deploy(changed)).version == "1.1"
+        assert (await box.keep.deploy(changed, workflow="flow")).version == "1.1"
         await box.publish("flow", "in", "b", payload="b")
         await box.settle()
         assert fake.calls == ["put a", "add b"]
@@ -828,7 +828,7 @@ async def test_a_repaired_script_ends_the_maintenance_and_what_is_pending_goes_o
         await box.publish("flow", "in", "b", payload="b")
         await box.advance(DAY)
         assert len(await box.runs("flow", "file")) == 1
-        repaired = await box.keep.deploy(flow(consumers=FILE), by="ann")
+        repaired = await box.keep.deploy(flow(consumers=FILE), by="ann", workflow="flow")
         await box.settle()
         assert repaired.version == "1.1"
         assert not (await box.keep.workflow("flow")).maintenance
@@ -856,7 +856,7 @@ async def test_a_next_that_failed_is_repeated_by_the_repaired_script_and_its_mut
         await box.publish("flow", "in", "b", payload="b")
         await box.settle()
         assert await box.statuses("flow", "in") == {"a": "reserved", "b": "pending"}
-        await box.keep.deploy(flow(consumers=with_next.replace("NEXT", "return result.result.text;")))
+        await box.keep.deploy(flow(consumers=with_next.replace("NEXT", "return result.result.text;")), workflow="flow")
         await box.settle()
         assert await box.statuses("flow", "in") == {"a": "consumed", "b": "consumed"}
         assert [returned(run) for run in await box.runs("flow", "file")] == [None, "a", "b"]
@@ -871,7 +871,7 @@ async def test_what_the_old_script_would_not_take_the_new_one_is_shown_again() -
         await box.publish("flow", "in", "a", payload="a")
         await box.advance(DAY)
         assert fake.texts == []
-        await box.keep.deploy(flow(consumers=FILE))
+        await box.keep.deploy(flow(consumers=FILE), workflow="flow")
         await box.settle()
         assert fake.texts == ["a"]
 
@@ -882,7 +882,7 @@ async def test_a_new_script_keeps_the_state_of_its_handlers_and_their_schedules(
         await box.keep.deploy(flow(producers=POLL, consumers=FILE))
         await box.settle()
         await box.advance(MINUTE)
-        await box.keep.deploy(flow(producers=POLL.replace("A poll", "Another poll"), consumers=FILE))
+        await box.keep.deploy(flow(producers=POLL.replace("A poll", "Another poll"), consumers=FILE), workflow="flow")
         await box.settle()
         assert fake.texts == ["poll 0"], "it ran a minute ago, and is not due again"
         await box.advance(4 * MINUTE)

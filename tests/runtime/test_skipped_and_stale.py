@@ -112,7 +112,7 @@ async def test_how_old_is_too_old_can_be_said_for_each_workflow() -> None:
     hasty = {"hasty": Policy(stale_after_ms=MINUTE)}
     async with world(Fake(), policies=hasty) as box:
         for name in ("hasty", "flow"):
-            await box.keep.deploy(script(name=name, prepare="return { reservations: [] };"))
+            await box.keep.deploy(script(name=name, prepare="return { reservations: [] };"), workflow=name)
             await box.publish(name, "in", "a")
         await box.advance(2 * MINUTE)
         assert await stale(box) == [("hasty", "in")]

@@ -243,7 +243,7 @@ async def test_a_call_on_the_wire_that_happened_keeps_its_event_when_next_fails(
         await box.until_idle()
         assert (fake.texts, await box.statuses("flow", "in")) == (["a"], {"a": "reserved"})
         await resume(box, action)
-        await box.deploy(READS_FIRST)
+        await box.deploy(READS_FIRST, workflow="flow")
         await box.until_idle()
         assert (fake.texts, await box.statuses("flow", "in")) == (["a"], {"a": "consumed"})
 

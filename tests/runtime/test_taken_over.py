@@ -56,7 +56,7 @@ async def test_a_worker_that_a_version_took_over_has_no_part_in_the_next_one(
         await box.keep.deploy(SCRIPT, grants=[])
         await box.keep.wait_idle()
         # The very same script, to which a person now gives more.
-        await box.keep.deploy(SCRIPT, major=True, grants=["bank.pay"])
+        await box.keep.deploy(SCRIPT, major=True, grants=["bank.pay"], workflow="flow")
         await box.publish("flow", "in", "one")
         await box.keep.wait_idle()
     assert bank.paid == ["friend"]
@@ -104,10 +104,10 @@ async def test_workers_are_dropped_at_every_activation(impact: Impact, monkeypat
             assert dropped == [workflow_id]
             await keep.accept_repair("flow", "1.1", by="ann")
         assert dropped == [workflow_id] * 2
-        await keep.deploy(OTHER)
+        await keep.deploy(OTHER, workflow="flow")
         assert dropped == [workflow_id] * 3
         await keep.rollback("flow", "1.1")
         assert dropped == [workflow_id] * 4
         # The same script again activates nothing.
-        await keep.deploy(MENDED)
+        await keep.deploy(MENDED, workflow="flow")
         assert dropped == [workflow_id] * 4

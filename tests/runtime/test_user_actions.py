@@ -2,6 +2,7 @@
 lost, and nothing is called outside twice."""
 
 from collections.abc import Awaitable, Callable
+from functools import partial
 
 import anyio
 import pytest
@@ -357,7 +358,7 @@ async def test_what_failed_while_the_workflow_was_paused_goes_on_when_it_may(end
         hang.release()
         await box.settle()
         assert await box.statuses(stage.id, "in") == {"a": "pending"}
-        await box.keep.deploy(flow("new "))
+        await box.keep.deploy(flow("new "), workflow="flow")
         if (await box.keep.workflow(stage.id)).error:
             await box.keep.clear_error(stage.id, by="alice")
         await box.settle()
@@ -420,8 +421,8 @@ async def test_many_actions_during_one_call_are_all_answered_and_the_last_word_c
         stage = Stage(box, fake)
         await in_state(stage, "calling")
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(box.keep.deploy, flow("new "))
-            tasks.start_soon(box.keep.deploy, flow("newer "))
+            tasks.start_soon(partial(box.keep.deploy, flow("new "), workflow="flow"))
+            tasks.start_soon(partial(box.keep.deploy, flow("newer "), workflow="flow"))
             await box.quiet()
             for action in ("pause", "resume", "publish", "look", "pause", "skip_b", "resume"):
                 assert await reason(ACTIONS[action](stage)) is None

@@ -349,7 +349,7 @@ class People:
         story.specs[flow] = scripts.changed(rng, story.specs[flow], mended=mended)
         source, grants = scripts.source(story.specs[flow]), story.grants(flow)
         story.oracle.wanted(source)
-        deployed = await keep.deploy(source, grants=grants, major=rng.random() < 0.2)
+        deployed = await keep.deploy(source, workflow=flow, grants=grants, major=rng.random() < 0.2)
         return f"{flow} {deployed.version}"
 
     async def _roll_back(self, keep: Keep, rng: random.Random) -> str:

@@ -167,9 +167,11 @@ def living(s: State, workflow_id: str) -> Row:
 def add_script_version(s: State, op: ops.AddScriptVersion, now: int) -> None:
     living(s, op.workflow_id)
     must(op.id not in s["versions"])
-    row = {"workflow_id": op.workflow_id, "major": op.major, "minor": op.minor}
-    must(row not in s["versions"].values())
-    s["versions"][op.id] = row
+    number = {"workflow_id": op.workflow_id, "major": op.major, "minor": op.minor}
+    must(not where(s, "versions", **number))
+    of_major = where(s, "versions", workflow_id=op.workflow_id, major=op.major)
+    must(all(s["versions"][each]["author"] == op.author for each in of_major))
+    s["versions"][op.id] = number | {"author": op.author}
 
 
 def activate_script(s: State, op: ops.ActivateScript, now: int) -> None:

@@ -98,6 +98,16 @@ def test_a_start_finds_nothing_that_a_dead_process_left(world: World) -> None:
     assert world.model.assert_no_orphaned_reserved_events() == []
 
 
+def test_the_scripts_that_are_there_are_nobodys(world: World) -> None:
+    versions = [
+        each
+        for workflow in reads.workflows(world.store.queries())
+        for each in reads.versions(world.store.queries(), workflow.id)
+    ]
+    assert versions
+    assert {each.author for each in versions} == {""}
+
+
 def test_who_needs_a_person_needs_one_still(world: World) -> None:
     needing = {each.id for each in reads.workflows_needing_attention(world.store.queries())}
     assert needing == {"wf_ask", "wf_doubt", "wf_gone", "wf_job", "wf_parked"}

@@ -71,7 +71,7 @@ LOOKS: dict[str, tuple[str, str, str]] = {
         "name status has_error error_run_id maintenance pending_retry_run_id active_version_id",
         "(SELECT *, error <> '' AS has_error FROM workflows)",
     ),
-    "versions": ("id", "workflow_id major minor", "script_versions"),
+    "versions": ("id", "workflow_id major minor author", "script_versions"),
     "topics": ("workflow_id name", "declared consumer ordering writes", "topics"),
     "handlers": (
         "workflow_id name",
@@ -1081,7 +1081,13 @@ class Author:
 ANYTHING: dict[type[Operation], Callable[[Author], Operation]] = {
     ops.CreateWorkflow: lambda a: ops.CreateWorkflow(a.one(WORKFLOWS), "Mail"),
     ops.AddScriptVersion: lambda a: ops.AddScriptVersion(
-        a.id_for("versions", "ver"), a.known("workflows"), 1, a.choose.randrange(9), "source"
+        a.id_for("versions", "ver"),
+        a.known("workflows"),
+        a.one((1, 1, 2)),
+        a.choose.randrange(9),
+        "source",
+        "{}",
+        a.one(("", "ann")),
     ),
     ops.ActivateScript: lambda a: ops.ActivateScript(
         a.known("versions"),

@@ -7,6 +7,19 @@ from keep_storage.model import FailureClass, RunStatus
 from keep_storage.operations import RunError
 from tests.storage.world import HANDLERS, TOPICS, WORKFLOW, World
 
+# Whose scripts they are.
+
+
+def test_a_major_version_has_one_author(world: World) -> None:
+    added = world.model.add_script_version("ver_2", WORKFLOW, 2, 0, "source", author="ann")
+    assert (added.author, '"author":"ann"' in world.journal()[-1].changed) == ("ann", True)
+    assert world.model.add_script_version("ver_3", WORKFLOW, 2, 1, "source", author="ann").minor == 1
+    for major, author in ((1, "ann"), (2, "bob"), (2, "")):
+        with pytest.raises(Rejected, match="grants are for the words of one author") as refusal:
+            world.model.add_script_version("ver_4", WORKFLOW, major, 7, "source", author=author)
+        assert refusal.value.reason is Reason.VERSION_INVALID
+
+
 # Now.
 
 

@@ -69,7 +69,7 @@ def seen() -> Seen:
 
 
 async def one(box: World, source: str) -> None:
-    await box.keep.deploy(source)
+    await box.keep.deploy(source, workflow="flow")
     await box.publish("flow", "in", f"one-{PRIVATE}", payload=PRIVATE)
     await box.settle()
 

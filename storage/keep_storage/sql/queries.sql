@@ -32,8 +32,8 @@ WHERE id = :id;
 
 -- name: insert_version
 -- A script, not yet active.
-INSERT INTO script_versions (id, workflow_id, major, minor, source, declaration, created_at, activated_at)
-VALUES (:id, :workflow_id, :major, :minor, :source, :declaration, :created_at, :activated_at);
+INSERT INTO script_versions (id, workflow_id, major, minor, source, declaration, created_at, activated_at, author)
+VALUES (:id, :workflow_id, :major, :minor, :source, :declaration, :created_at, :activated_at, :author);
 
 -- name: version_by_id
 -- One script version.
@@ -42,6 +42,10 @@ SELECT * FROM script_versions WHERE id = :id;
 -- name: version_by_number
 -- One script version, by its number.
 SELECT * FROM script_versions WHERE workflow_id = :workflow_id AND major = :major AND minor = :minor;
+
+-- name: version_of_major
+-- Some script version of a major number: all of one are by the same author.
+SELECT * FROM script_versions WHERE workflow_id = :workflow_id AND major = :major LIMIT 1;
 
 -- name: versions_of_workflow
 -- Its script versions, the highest number first.

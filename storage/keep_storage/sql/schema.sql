@@ -49,6 +49,7 @@ CREATE TABLE script_versions (
     declaration  TEXT NOT NULL,
     created_at   INTEGER NOT NULL,
     activated_at INTEGER,
+    author       TEXT NOT NULL DEFAULT '',
     CONSTRAINT version_is_unique UNIQUE (workflow_id, major, minor)
 ) STRICT;
 

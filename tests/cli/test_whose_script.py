@@ -1,0 +1,79 @@
+"""Which workflow a file is for: a person types its name, the file does not say it. `keep deploy` and `keep run`."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.cli.operating import Shell, script
+
+
+class Open(Shell):
+    """A shop whose runtime runs, and scripts of strangers for it."""
+
+    def theirs(self, name: str) -> str:
+        """A file with the name of a workflow, and other words."""
+        file = f"{name}-theirs.js"
+        (self.folder / file).write_text(f"{script(name)}\n// theirs", "utf-8")
+        return file
+
+    def version(self, name: str) -> str:
+        [detail] = self.objects("status", name)
+        return str(detail["version"])
+
+
+@pytest.fixture(scope="module")
+def shell(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Open]:
+    opened = Open(tmp_path_factory.mktemp("shop"))
+    with opened.running(opened.write("first")) as process:
+        yield opened
+        opened.end(process)
+
+
+def test_a_file_with_the_name_of_a_workflow_does_not_replace_it(shell: Open) -> None:
+    shell.keep("deploy", shell.write("ours"), "--accept")
+    for words in ((), ("--accept",), ("--major",), ("--new",), ("--new", "--workflow", "ours")):
+        said = shell.refused("deploy", shell.theirs("ours"), *words, code=1)
+        assert "there is a workflow 'ours' already" in said
+        assert "[name-taken]" in said
+    assert "`--workflow`" in shell.refused("deploy", shell.theirs("ours"), code=1)
+    assert shell.version("ours") == "1.0"
+    shell.keep("deploy", shell.write("ours"))
+    assert shell.version("ours") == "1.0", "the script that runs is no replacement"
+    shell.keep("deploy", shell.theirs("ours"), "--workflow", "ours")
+    assert shell.version("ours") == "1.1"
+
+
+def test_a_file_by_another_author_is_a_new_major_version_and_has_to_be_granted_everything(shell: Open) -> None:
+    shell.keep("deploy", shell.write("hers"), "--accept", "--author", "ann", "--new")
+    meant = ("deploy", shell.theirs("hers"), "--workflow", "hers", "--author", "mallory")
+    said = shell.refused(*meant, code=1)
+    assert "shop.ship (risk" in said
+    assert "Version 1.0 is by 'ann', this is by 'mallory': grants are not carried over." in said
+    assert "Accept them all with --accept" in said
+    shell.keep(*meant, "--ask", "shop.ship")
+    assert shell.version("hers") == "2.0"
+
+
+def test_a_workflow_that_is_named_is_there(shell: Open) -> None:
+    assert "There is no workflow 'nobody'" in shell.refused(
+        "deploy", shell.write("nobody"), "--workflow", "nobody", code=1
+    )
+    assert "the script is named 'nobody' and is to be deployed as workflow 'first'" in shell.refused(
+        "deploy", shell.write("nobody"), "--workflow", "first", code=1
+    )
+
+
+def test_who_runs_a_changed_file_says_whose_script_it_replaces(tmp_path_factory: pytest.TempPathFactory) -> None:
+    shell = Open(tmp_path_factory.mktemp("run"))
+    options = ("--connectors", "shop:Shop", "--once")
+    shell.keep("run", shell.write("one"), shell.write("two"), *options, "--accept")
+    shell.keep("run", shell.write("one"), shell.write("two"), *options)
+    changed = ("run", shell.theirs("one"), shell.theirs("two"), shell.write("three"), *options, "--accept")
+    for words in ((), ("--workflow", "two"), ("--workflow", "nobody")):
+        said = shell.refused(*changed, *words, code=1)
+        assert "one-theirs.js: the script has 1 problem(s)" in said
+        assert "there is a workflow 'one' already" in said
+        assert "`--workflow`" in said
+    assert [shell.version(each) for each in ("one", "two")] == ["1.0", "1.0"]
+    shell.keep(*changed, "--workflow", "one", "--workflow", "two")
+    assert [shell.version(each) for each in ("one", "two", "three")] == ["1.1", "1.1", "1.0"]
