@@ -75,7 +75,7 @@ def skip_item(tx: Transaction, op: SkipItem, now: Millis) -> Change[Item]:
     item = _at_rest(tx, op)
     if item.state is ItemState.DONE:
         reject(Reason.ITEM_IS_DONE, f"Item {op.item_id!r} is done; there is nothing left to skip.")
-    skipped = replace(item, state=ItemState.SKIPPED, updated_at=now)
+    skipped = replace(item, state=ItemState.SKIPPED, error=op.why, updated_at=now)
     rows.save_item(tx, skipped)
     state = [item.state, skipped.state]
     return changed(skipped, op.workflow_id, None, op.why, item=op.item_id, state=state, by=op.by)

@@ -39,7 +39,7 @@ from keep_storage.operations import (
     UpdateHandlerRunStatus,
 )
 from keep_storage.transaction import Queries, Transaction
-from keep_storage.transitions import PHASE_NEXT, POST_MUTATION, RUN_STATUS_ERROR, STATUS_NEXT
+from keep_storage.transitions import ITEM_FINISHED, PHASE_NEXT, POST_MUTATION, RUN_STATUS_ERROR, STATUS_NEXT
 
 _NOT_OF_KIND = {
     HandlerKind.CONSUMER: Reason.RUN_NOT_A_CONSUMER,
@@ -339,7 +339,9 @@ def stop(
     if item := rows.open_item(tx, run.id):
         has_failed = item.state is ItemState.PROCESSING and (is_fault or status is RunStatus.CRASHED)
         left = ItemState.FAILED if has_failed else item.state
-        rows.save_item(tx, replace(item, is_open=False, state=left, error=stopped.error_message, updated_at=now))
+        # A finished item keeps its words: the run failed, and nothing new is known of the item.
+        words = item.error if item.state in ITEM_FINISHED else stopped.error_message
+        rows.save_item(tx, replace(item, is_open=False, state=left, error=words, updated_at=now))
     rows.end_session(tx, run.session_id, SessionResult.FAILED, stopped.error_message or status, now)
     workflow = workflows.existing(tx, run.workflow_id)
     after = _after_stop(tx, workflow, stopped, held, error.about if error else "", now)

@@ -43,7 +43,7 @@ LOOKS: Final = {
     "explain": ("explain", "{run}", "--db", "{db}"),
     "one item": ("items", "{workflow}", "order-1", "--db", "{db}"),
     "repair show": ("repair", "show", "{workflow}", "--db", "{db}"),
-    "dry-run": ("dry-run", "{db}.js", "--no-reads", "--sandbox", "thread", "--db", "{db}"),
+    "dry-run": ("dry-run", "{db}.js", "--workflow", "signed out", "--no-reads", "--sandbox", "thread", "--db", "{db}"),
     "backup": ("backup", "{db}-copy", "--db", "{db}"),
 }
 

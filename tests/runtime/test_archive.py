@@ -352,7 +352,7 @@ async def test_a_retry_of_next_that_was_owed_is_paid_when_it_is_brought_back() -
         assert await attention(box) == []
         await box.keep.unarchive(workflow_id, by="ann")
         assert await attention(box) == ["maintenance"]
-        await box.deploy(consumer())
+        await box.deploy(consumer(), workflow=workflow_id)
         await box.keep.resume(workflow_id)
         await box.until_idle()
         assert (fake.texts, await box.statuses("flow", "in")) == (["a"], {"a": "consumed"})

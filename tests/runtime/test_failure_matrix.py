@@ -261,7 +261,7 @@ async def assert_next_is(box: World, cell: Cell, mended: str) -> None:
         case "a person":
             await box.keep.clear_error("flow", by="ann")
         case "repair":
-            await box.keep.deploy(mended)
+            await box.keep.deploy(mended, workflow="flow")
         case _:
             await answered(box, cell)
     await box.settle()

@@ -232,7 +232,7 @@ async def test_what_a_person_approves_is_what_was_shown_though_the_script_was_re
     async with world(fake) as box:
         approval_id = await asked(box, "one")
         other = script(mutate='await c.fake.add({ text: "something else" });')
-        assert (await box.keep.deploy(other)).version == "1.1"
+        assert (await box.keep.deploy(other, workflow="flow")).version == "1.1"
         await box.keep.approve(approval_id, by="ann")
         await box.settle()
         assert fake.texts == ["one"]
