@@ -185,4 +185,9 @@ async def test_many_who_ask_for_much_at_once_do_not_hold_up_the_event_loop_toget
         answers = await in_thread(partial(ask_together, 20))
         tasks.cancel_scope.cancel()
     assert all(b'"error"' in each or b'"answer"' in each for each in answers)
-    assert longest < 0.25
+    before = time.thread_time()
+    with suppress(protocol.RequestRefused):
+        bounds.decode(line)
+    alone = time.thread_time() - before
+    # As a ratio: a crowded machine is slower in both. Twenty in one turn would take twenty times as long.
+    assert longest < 5 * alone
