@@ -112,7 +112,7 @@ async def deploy(keep: Keep, name: str) -> None:
     call = Grant(call_of(name), policy="ask" if asks(name) else "allow")
     while True:
         try:
-            await keep.deploy(script(name), grants=[*reads, call])
+            await keep.deploy(script(name), workflow=name, grants=[*reads, call])
         except DeployRefused as refused:
             if "WorkerLost" not in str(refused):
                 raise
