@@ -1418,7 +1418,13 @@ def test_a_long_walk_reaches_every_operation_and_every_deep_state() -> None:
         with closing(Duel()) as duel:
             walk(duel, random.Random(seed), steps=180)
         seen += duel.seen
+        if seed >= 40 and not never_in(seen):
+            break
+    assert not never_in(seen)
 
+
+def never_in(seen: Counter[str]) -> list[str]:
+    """List what no walk has come to."""
     never = [what for what in MUST_BE_REACHED if not seen[what]]
     never += [name.__name__ for name in OPERATIONS if not seen[f"accepted {name.__name__}"]]
     never += [
@@ -1426,7 +1432,7 @@ def test_a_long_walk_reaches_every_operation_and_every_deep_state() -> None:
         for name in OPERATIONS
         if name not in RECOVERY and not seen[f"refused {name.__name__}"]
     ]
-    assert not never
+    return never
 
 
 def test_the_small_model_and_the_machine_know_every_operation() -> None:
