@@ -18,6 +18,7 @@ from keep_actors import Connector, Keep, Policy, mutation
 from keep_actors.gate import ALLOWED, Ask, Stage, refusal
 from keep_actors.kernel import RestartPolicy
 from keep_actors.views import Attention
+from keep_sandbox.json_text import CONTAINERS_MAX, SLOW_NUMBERS_MAX
 from keep_sandbox.limits import DEFAULT_LIMITS
 from keep_storage.model import MESSAGE_ID_CHARS_MAX, PEEK_DEFAULT, PEEK_MAX, TITLE_CHARS_MAX, RunStatus
 from tests.runtime.world import MINUTE, world
@@ -109,6 +110,8 @@ def test_the_limits_are_those_of_the_code() -> None:
         found[setting.group(1) if setting else what] = value
     assert found.pop("a title") == TITLE_CHARS_MAX
     assert found.pop("a `messageId`") == MESSAGE_ID_CHARS_MAX
+    assert found.pop("lists and objects in the parameters of a call") == CONTAINERS_MAX
+    assert found.pop("numbers with an exponent of three digits in them") == SLOW_NUMBERS_MAX
     assert found.pop("host_calls") == 2_000, "the runtime's own default; the next test meets it"
     for name, value in found.items():
         assert value in (getattr(DEFAULT_LIMITS, name, None), getattr(Policy(), name, None)), name
