@@ -47,9 +47,13 @@ class Audit:
 
     def wrong(self) -> list[str]:
         """What must never be."""
+        health = examine(self._path)
+        if health.schema_version == 0:
+            # Killed as it made the file, which is one transaction: so nothing was promised, and nothing happened.
+            return [f"{each} is older than the file" for each in (*self._effects, *self._published.acknowledged)]
         with closing(open_reader(str(self._path))) as reader, reader.snapshot():
             return [
-                *examine(self._path).problems,
+                *health.problems,
                 *self._repeated(),
                 *self._disorder(),
                 *self._not_stopped(),

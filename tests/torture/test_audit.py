@@ -96,6 +96,15 @@ def test_a_quiet_life_is_found_to_be_right_and_counted(folder: Path) -> None:
     assert figures["repairs"] == 1
 
 
+def test_a_file_that_was_killed_as_it_was_made_is_right_if_nothing_happened(folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "keep.db").touch()
+    assert Audit(tmp_path).wrong() == []
+    for each in folder.glob("keep.db*"):
+        each.unlink()
+    (folder / "keep.db").touch()
+    assert len(Audit(folder).wrong()) > len(ORDERS)
+
+
 def said(folder: Path, label: str) -> str:
     """The key of the first call that was asked about."""
     return next(each.key for each in Answers(folder / "answers.txt").said if each.label == label)
