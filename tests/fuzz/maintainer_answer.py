@@ -70,9 +70,20 @@ def read(answer: str) -> Proposal | RepairFailed:
 
 
 def _one_line_outside_of_the_script_says_safe(answer: str, source: str) -> None:
-    prose = answer.replace(source, "", 1)
+    """Look at the prose around the script: the words of a short script may be found elsewhere in the answer too."""
+    text = f"{answer}\n"
+    places = [each for each in range(len(text)) if text.startswith(source, each) and _is_behind_a_fence(text, each)]
+    assert any(_says(text[:each] + text[each + len(source) :]) == ["safe"] for each in places)
+
+
+def _is_behind_a_fence(text: str, place: int) -> bool:
+    *_, line, rest = ["", *text[:place].split("\n")]
+    return rest == "" and line.strip().startswith(("```", "~~~"))
+
+
+def _says(prose: str) -> list[str]:
     said = [line for line in prose.split("\n") if re.match(r"(?i)\s*impact\s*:", line)]
-    assert [line.strip().partition(":")[2].strip() for line in said] == ["safe"]
+    return [line.strip().partition(":")[2].strip() for line in said]
 
 
 TARGET = Target(
