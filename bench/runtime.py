@@ -18,8 +18,9 @@ import apsw
 import keep_actors
 from bench import machine
 from bench.report import Column, Report, Value
-from keep_actors import Connector, Keep, runtime
+from keep_actors import Connector, Keep
 from keep_actors.connectors import mutation
+from keep_actors.runtime import runtime
 from keep_storage import Ids, Millis, Operation, Store, reads, wall_clock
 from keep_storage.model import Grant, Handler, HandlerKind, Run, ScriptVersion
 from keep_storage.operations import (

@@ -8,14 +8,14 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from keep_actors.api.keep import Keep
+    from keep_actors.api.keep_answers import Answered, Deployed
+    from keep_actors.api.verdicts import ResultRefused
+    from keep_actors.authoring.admission import DeployRefused
     from keep_actors.connectors import Connector, MutationCall, ReadCall, mutation, read
-    from keep_actors.deployment import DeployRefused
-    from keep_actors.keep import Keep
-    from keep_actors.keep_answers import Answered, Deployed
     from keep_actors.permissions import Grant, PermissionsNeeded
     from keep_actors.policy import Backoff, Policy
-    from keep_actors.runtime import open  # noqa: A004  # `keep_actors.open(...)` is how it is called
-    from keep_actors.verdicts import ResultRefused
+    from keep_actors.runtime.runtime import open  # noqa: A004  # `keep_actors.open(...)` is how it is called
     from keep_storage.errors import EventsWouldWait, Reason, Rejected
 
     __version__: str
@@ -42,23 +42,23 @@ __all__ = [
 ]
 
 _HOME = {
-    "Answered": "keep_actors.keep_answers",
+    "Answered": "keep_actors.api.keep_answers",
     "Backoff": "keep_actors.policy",
     "Connector": "keep_actors.connectors",
-    "DeployRefused": "keep_actors.deployment",
-    "Deployed": "keep_actors.keep_answers",
+    "DeployRefused": "keep_actors.authoring.admission",
+    "Deployed": "keep_actors.api.keep_answers",
     "EventsWouldWait": "keep_storage.errors",
     "Grant": "keep_actors.permissions",
-    "Keep": "keep_actors.keep",
+    "Keep": "keep_actors.api.keep",
     "MutationCall": "keep_actors.connectors",
     "PermissionsNeeded": "keep_actors.permissions",
     "Policy": "keep_actors.policy",
     "ReadCall": "keep_actors.connectors",
     "Reason": "keep_storage.errors",
     "Rejected": "keep_storage.errors",
-    "ResultRefused": "keep_actors.verdicts",
+    "ResultRefused": "keep_actors.api.verdicts",
     "mutation": "keep_actors.connectors",
-    "open": "keep_actors.runtime",
+    "open": "keep_actors.runtime.runtime",
     "read": "keep_actors.connectors",
 }
 assert set(_HOME) == set(__all__), "every public name has its home"

@@ -18,7 +18,7 @@ import keep_actors
 from bench.effects.job import ANSWER, LATENCY_S, ORDER, Kill, Moment, Outside
 from keep_actors import Backoff, Connector, Keep, MutationCall, Policy, mutation
 from keep_actors.connectors import Applied, NotApplied
-from keep_actors.faults import Point
+from keep_actors.host.fault_points import Point
 from keep_actors.sandbox_pool.pool import PoolMode
 from keep_storage.model import EventStatus, MutationStatus
 

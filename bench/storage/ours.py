@@ -10,8 +10,8 @@ import anyio
 
 from bench.machine import own_garbage_only
 from bench.storage.cycle import OPERATIONS_PER_CYCLE, Caller, cycle, deploy, new_callers
-from keep_actors.storage_actor import StorageActor, StorageRef
-from keep_actors.storage_actor import Store as Commits
+from keep_actors.host.storage_actor import StorageActor, StorageRef
+from keep_actors.host.storage_actor import Store as Commits
 from keep_storage import Ids, Millis, Operation, Store, wall_clock
 from keep_storage.operations import Outcome
 

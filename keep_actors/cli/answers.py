@@ -5,6 +5,7 @@ from pathlib import Path
 
 import click
 
+from keep_actors.api.verdicts import WHAT_IT_DOES, Verdict, operation_for
 from keep_actors.cli.changing import Runtime, done
 from keep_actors.cli.exits import Exit, Stopped
 from keep_actors.cli.given import connector_options
@@ -12,7 +13,6 @@ from keep_actors.cli.looking import Look, looking
 from keep_actors.cli.options import changes, why_option, workflow_option
 from keep_actors.cli.results import Given
 from keep_actors.control import protocol
-from keep_actors.verdicts import WHAT_IT_DOES, Verdict, operation_for
 from keep_storage import reads
 from keep_storage.ids import wall_clock
 from keep_storage.model import Mutation

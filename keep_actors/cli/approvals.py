@@ -12,7 +12,8 @@ from typing import Final
 import click
 import msgspec
 
-from keep_actors import views
+from keep_actors.api import views
+from keep_actors.api.views import Question
 from keep_actors.cli.answers import only_one
 from keep_actors.cli.asking import confirm, yes_option
 from keep_actors.cli.calls import Names, asked_names, is_whole, show_whole
@@ -22,7 +23,6 @@ from keep_actors.cli.looking import Look, looking
 from keep_actors.cli.options import Command, changes, why_option, workflow_option
 from keep_actors.cli.terminal import json_line, plain, remark, show
 from keep_actors.control import protocol
-from keep_actors.views import Question
 from keep_storage import reads
 from keep_storage.model import Mutation
 from keep_storage.operations import RejectMutation

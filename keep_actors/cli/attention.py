@@ -10,8 +10,10 @@ from typing import Final
 import click
 import msgspec
 
-from keep_actors import views
-from keep_actors.call_text import preview
+from keep_actors.api import views
+from keep_actors.api.escalation import Escalation, escalations
+from keep_actors.api.overdue import Moment
+from keep_actors.api.views import Attention, Question
 from keep_actors.cli.calls import NOBODY, Names, asked_names, full_option, is_whole, show_parameters
 from keep_actors.cli.changing import Runtime
 from keep_actors.cli.exits import Exit
@@ -24,9 +26,7 @@ from keep_actors.cli.typed import workflow_word as _name
 from keep_actors.connectors import Catalog
 from keep_actors.control.client import Lost, Refused
 from keep_actors.control.protocol import Unknowns
-from keep_actors.escalation import Escalation, escalations
-from keep_actors.overdue import Moment
-from keep_actors.views import Attention, Question
+from keep_actors.text.call_text import preview
 from keep_storage import lookups, reads
 from keep_storage.model import FailureClass, ItemState, Workflow
 

@@ -9,10 +9,10 @@ from typing import Final, NamedTuple
 
 import click
 
-from keep_actors.call_text import CallText, call_text
+from keep_actors.api.views import Output
 from keep_actors.cli.looking import Look
 from keep_actors.cli.terminal import columns, hung, plain, show, width
-from keep_actors.views import Output
+from keep_actors.text.call_text import CallText, call_text
 
 full_option = click.option("--full", is_flag=True, help="Show calls whole, however long they are.")
 

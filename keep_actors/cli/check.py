@@ -10,7 +10,7 @@ from keep_actors.cli.given import connector_options, connectors_from, sandbox_op
 from keep_actors.cli.terminal import json_line, plain, remark, show, style
 
 if TYPE_CHECKING:
-    from keep_actors.checking import Checked
+    from keep_actors.authoring.checking import Checked
     from keep_actors.sandbox_pool.pool import PoolMode
 
 
@@ -39,7 +39,7 @@ def check(
     """
     import anyio
 
-    from keep_actors.checking import check_scripts
+    from keep_actors.authoring.checking import check_scripts
     from keep_actors.sandbox_pool import SandboxUnavailable
     from keep_sandbox import EngineUnsuitable, JailUnavailable
 

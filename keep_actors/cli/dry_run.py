@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from keep_actors.call_text import call_text
 from keep_actors.cli.calls import lines_of
 from keep_actors.cli.given import connector_options, connectors_from, sandbox_option, script_file, source_of
 from keep_actors.cli.looking import readable
 from keep_actors.cli.terminal import json_line, plain, remark, show, style
+from keep_actors.text.call_text import call_text
 
 if TYPE_CHECKING:
-    from keep_actors.dry_run import Difference, Rehearsal, Report, Simulated, WantedCall
+    from keep_actors.authoring.dry_run import Difference, Rehearsal, Report, Simulated, WantedCall
     from keep_actors.sandbox_pool.pool import PoolMode
 
 _MARKS = {"same": "=", "changed": "~", "only old": "-", "only new": "+"}
@@ -78,9 +78,9 @@ def dry_run(
     """
     import anyio
 
-    from keep_actors import dry_run as trying
+    from keep_actors.authoring import dry_run as trying
+    from keep_actors.authoring.admission import DeployRefused
     from keep_actors.connectors import ConnectorDefinitionError, ConnectorNotOpened
-    from keep_actors.deployment import DeployRefused
     from keep_actors.sandbox_pool import SandboxUnavailable
     from keep_sandbox import EngineUnsuitable, JailUnavailable
     from keep_storage import StorageError
@@ -133,14 +133,14 @@ def _show_problems(file: Path, source: str, refused: Any) -> None:
 def _json(report: "Report") -> str:
     import msgspec
 
-    from keep_actors.dry_run import compare
+    from keep_actors.authoring.dry_run import compare
 
     found = compare(report.old, report.new) if report.old is not None else None
     return json_line({**msgspec.structs.asdict(report), "differences": found})
 
 
 def _text(report: "Report") -> str:
-    from keep_actors.dry_run import compare
+    from keep_actors.authoring.dry_run import compare
 
     lines: list[str] = []
     if report.producer is not None:

@@ -6,7 +6,8 @@ from typing import Final
 import click
 import msgspec
 
-from keep_actors import views
+from keep_actors.api import views
+from keep_actors.api.views import Explanation
 from keep_actors.cli import journal
 from keep_actors.cli.calls import NOBODY, Names, asked_names, full_option, show_attempt, show_parameters
 from keep_actors.cli.exits import Exit, Stopped
@@ -14,7 +15,6 @@ from keep_actors.cli.looking import Look, looking
 from keep_actors.cli.options import control_option, looks
 from keep_actors.cli.terminal import fields, json_line, plain, show, style, when
 from keep_actors.cli.typed import answers_to_call, answers_to_item, line, workflow_word
-from keep_actors.views import Explanation
 from keep_storage import lookups, reads
 from keep_storage.ids import Millis
 from keep_storage.lookups import EventAt

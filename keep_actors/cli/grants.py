@@ -5,6 +5,7 @@ from pathlib import Path
 
 import click
 
+from keep_actors.api.views import Question
 from keep_actors.cli.approvals import approve_each, show_unseen
 from keep_actors.cli.calls import Names, is_whole
 from keep_actors.cli.changing import Runtime, done
@@ -13,7 +14,6 @@ from keep_actors.cli.options import changes, workflow_argument
 from keep_actors.cli.terminal import plain, remark
 from keep_actors.cli.typed import line, workflow_word
 from keep_actors.control import protocol
-from keep_actors.views import Question
 from keep_storage.model import Workflow
 
 

@@ -5,8 +5,9 @@ from pathlib import Path
 
 import click
 
-from keep_actors import views
-from keep_actors.call_text import call_text
+from keep_actors.api import views
+from keep_actors.api.standing import RunView
+from keep_actors.api.views import Input, Output
 from keep_actors.cli import journal
 from keep_actors.cli.calls import asked_names, full_option, lines_of
 from keep_actors.cli.exits import Exit, Stopped
@@ -14,8 +15,7 @@ from keep_actors.cli.looking import looking
 from keep_actors.cli.options import control_option, limit_option, looks, workflow_argument
 from keep_actors.cli.terminal import age, brief, json_line, remark, show, table
 from keep_actors.policy import Policy
-from keep_actors.standing import RunView
-from keep_actors.views import Input, Output
+from keep_actors.text.call_text import call_text
 from keep_storage import lookups, reads
 from keep_storage.ids import Millis
 from keep_storage.model import JournalEntry

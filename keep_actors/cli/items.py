@@ -6,7 +6,9 @@ from typing import Any, Final, TypeVar
 
 import click
 
-from keep_actors import item_views
+from keep_actors.api import item_views
+from keep_actors.api.item_views import ITEMS_AT_ONCE_MAX, REPROCESSABLE, SKIPPABLE, ItemAttempt, ItemHistory, ItemView
+from keep_actors.api.standing import INTERRUPTED
 from keep_actors.cli.asking import confirm, yes_option
 from keep_actors.cli.calls import Names, asked_names, full_option, show_attempt
 from keep_actors.cli.changing import Runtime
@@ -16,8 +18,6 @@ from keep_actors.cli.options import changes, control_option, limit_option, looks
 from keep_actors.cli.terminal import age, brief, fields, json_line, plain, remark, show, style, table, when
 from keep_actors.cli.typed import answers_to_item, workflow_word
 from keep_actors.control import protocol
-from keep_actors.item_views import ITEMS_AT_ONCE_MAX, REPROCESSABLE, SKIPPABLE, ItemAttempt, ItemHistory, ItemView
-from keep_actors.standing import INTERRUPTED
 from keep_storage import item_reads
 from keep_storage.errors import Rejected
 from keep_storage.ids import Millis

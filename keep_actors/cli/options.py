@@ -84,7 +84,7 @@ def _names(ctx: click.Context, incomplete: str, *, archived: bool) -> list[Compl
     from keep_actors.cli.exits import Stopped
     from keep_actors.cli.looking import looking
     from keep_actors.cli.terminal import plain
-    from keep_actors.visible import is_plain
+    from keep_actors.text.visible import is_plain
     from keep_storage import reads
 
     db = ctx.params.get("db")

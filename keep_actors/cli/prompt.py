@@ -22,8 +22,8 @@ def prompt(specs: tuple[str, ...], discovered: bool, task: str, as_json: bool) -
 
     Exits with 0, and with 2 for a wrong use of this command.
     """
+    from keep_actors.authoring.writing import writing_prompt
     from keep_actors.connectors import Catalog, ConnectorDefinitionError
-    from keep_actors.writing import writing_prompt
 
     try:
         text = writing_prompt(Catalog(connectors_from(specs, discovered)), task=task)

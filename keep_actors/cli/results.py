@@ -57,9 +57,9 @@ class Given:
         if self._is_unchecked:
             return msgspec.json.encode(self._value).decode()
         # Only who has no runtime, and connectors, gets here.
+        from keep_actors.api.expected import checked_result
+        from keep_actors.api.verdicts import ResultRefused
         from keep_actors.connectors import Catalog
-        from keep_actors.expected import checked_result
-        from keep_actors.verdicts import ResultRefused
 
         method = Catalog(connectors_from(specs, discovered)).get(self._call)
         if method is None:

@@ -13,6 +13,8 @@ import anyio
 import click
 
 import keep_actors
+from keep_actors.api.keep import Keep
+from keep_actors.authoring.admission import DeployRefused, NameTaken
 from keep_actors.cli import journal
 from keep_actors.cli.exits import Exit
 from keep_actors.cli.given import connectors_from
@@ -26,8 +28,6 @@ from keep_actors.connectors import (
     ConnectorNotOpened,
 )
 from keep_actors.control.place import ControlUnavailable
-from keep_actors.deployment import DeployRefused, NameTaken
-from keep_actors.keep import Keep
 from keep_actors.kernel import ActorError
 from keep_actors.permissions import PermissionsNeeded
 from keep_actors.sandbox_pool import SandboxUnavailable

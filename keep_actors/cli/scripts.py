@@ -6,7 +6,8 @@ from typing import Literal
 import click
 from msgspec.structs import replace
 
-from keep_actors import views
+from keep_actors.api import views
+from keep_actors.api.keep_answers import Deployed
 from keep_actors.cli.changing import Runtime, done
 from keep_actors.cli.exits import Exit, Stopped
 from keep_actors.cli.looking import looking
@@ -15,7 +16,6 @@ from keep_actors.cli.terminal import fields, json_line, plain_lines, show
 from keep_actors.cli.topics import Fate, fate_of, topic_options, with_events_settled
 from keep_actors.control import protocol
 from keep_actors.control.protocol import GrantOf
-from keep_actors.keep_answers import Deployed
 from keep_storage.model import Workflow
 
 

@@ -6,13 +6,13 @@ from typing import Final
 import click
 import msgspec
 
-from keep_actors import views
+from keep_actors.api import views
+from keep_actors.api.overdue import Failing, Moment, failing_of
+from keep_actors.api.standing import INTERRUPTED, RunView
+from keep_actors.api.views import Attention, attention_of
 from keep_actors.cli.looking import Look, looking
 from keep_actors.cli.options import looks, workflow_argument
 from keep_actors.cli.terminal import age, brief, fields, json_line, plain, remark, show, style, table, when
-from keep_actors.overdue import Failing, Moment, failing_of
-from keep_actors.standing import INTERRUPTED, RunView
-from keep_actors.views import Attention, attention_of
 from keep_storage import item_reads, lookups, overdue_reads, reads
 from keep_storage.ids import Millis
 from keep_storage.model import Grant, Handler, ItemState, Workflow, WorkflowStatus

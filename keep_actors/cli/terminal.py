@@ -16,8 +16,8 @@ from unicodedata import category, east_asian_width
 import click
 import msgspec
 
-from keep_actors import visible
-from keep_actors.visible import left_out
+from keep_actors.text import visible
+from keep_actors.text.visible import left_out
 from keep_storage.ids import Millis
 
 TEXT_MAX: Final = 2_000

@@ -5,8 +5,8 @@ import shlex
 from pathlib import Path
 from typing import Final
 
-from keep_actors.item_views import REPROCESSABLE, SKIPPABLE
-from keep_actors.visible import is_plain
+from keep_actors.api.item_views import REPROCESSABLE, SKIPPABLE
+from keep_actors.text.visible import is_plain
 from keep_storage.model import ItemState
 
 _SIMPLE: Final = re.compile(r"\w[\w .-]*")

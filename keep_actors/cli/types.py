@@ -29,8 +29,8 @@ def types(specs: tuple[str, ...], discovered: bool, out: Path | None, as_json: b
 
     Exits with 0, and with 2 for a wrong use of this command.
     """
+    from keep_actors.authoring.typescript import declarations
     from keep_actors.connectors import Catalog, ConnectorDefinitionError
-    from keep_actors.typescript import declarations
 
     try:
         # In a comment or a quoted name: what is spelled out means the same to `tsc`.

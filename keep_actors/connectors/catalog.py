@@ -6,10 +6,10 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import NoReturn
 
-from keep_actors.connectors.attempt import attempt, described
 from keep_actors.connectors.connector import Connector
 from keep_actors.connectors.errors import ConnectorDefinitionError, ConnectorNotOpened, PreconditionFailed
 from keep_actors.connectors.method import Method
+from keep_actors.kernel.foreign_code import attempt, described
 from keep_sandbox.invocation import MethodKind
 
 

@@ -7,9 +7,9 @@ from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from typing import Final, NoReturn
 
-from keep_actors.connectors.attempt import attempt, described
 from keep_actors.connectors.connector import Connector
 from keep_actors.connectors.errors import ConnectorLoadError
+from keep_actors.kernel.foreign_code import attempt, described
 
 GROUP: Final = "keep_actors.connectors"
 

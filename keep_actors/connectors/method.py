@@ -11,7 +11,6 @@ from typing import Any
 
 import msgspec
 
-from keep_actors.connectors.attempt import Raised, Returned, TimedOut, attempt, carry_out, cut, described
 from keep_actors.connectors.calls import MutationCall, ReadCall
 from keep_actors.connectors.connector import Connector
 from keep_actors.connectors.declaration import Reconciler, Similarity
@@ -33,6 +32,7 @@ from keep_actors.connectors.outcomes import (
 )
 from keep_actors.connectors.params import Params
 from keep_actors.connectors.signature import CALL, ResultMismatch
+from keep_actors.kernel.foreign_code import Raised, Returned, TimedOut, attempt, carry_out, cut, described
 from keep_storage.model import FailureClass, Json
 
 logger = logging.getLogger(__name__)

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypeAlias, TypeV
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from keep_actors.verdicts import Verdict
+from keep_actors.api.verdicts import Verdict
 from keep_storage.model import Event, Item, ItemState, JournalEntry, Mutation, Workflow
 
 if TYPE_CHECKING:
-    from keep_actors.escalation import Escalation
-    from keep_actors.keep_answers import Deployed
-    from keep_actors.views import Question
+    from keep_actors.api.escalation import Escalation
+    from keep_actors.api.keep_answers import Deployed
+    from keep_actors.api.views import Question
 else:
     # Only answers have these types: a command that asks for something else need not load a runtime.
     Escalation = Deployed = Question = Any

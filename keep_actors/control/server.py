@@ -16,16 +16,16 @@ import msgspec
 from anyio.abc import TaskStatus
 
 import keep_actors
-from keep_actors.connectors.attempt import attempt
+from keep_actors.api.keep import Keep
+from keep_actors.api.verdicts import ResultRefused
+from keep_actors.authoring.admission import DeployRefused
 from keep_actors.control import bounds, protocol
 from keep_actors.control.place import Listening, peer_uid
 from keep_actors.control.protocol import About, AnyRequest, Error, ErrorKind, Follow, Reply, RequestRefused, encode
-from keep_actors.deployment import DeployRefused
-from keep_actors.keep import Keep
 from keep_actors.kernel import ActorDied, ActorError, AskTimeout
+from keep_actors.kernel.foreign_code import attempt
 from keep_actors.permissions import Grant, PermissionsNeeded
 from keep_actors.sandbox_pool import SandboxUnavailable
-from keep_actors.verdicts import ResultRefused
 from keep_storage.errors import EventsWouldWait, Rejected, StorageError, StorageLost
 
 log = logging.getLogger("keep_actors.control")

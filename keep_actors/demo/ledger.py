@@ -7,9 +7,9 @@ from typing import Any
 
 import msgspec
 
-from keep_actors import views
-from keep_actors.overdue import Moment
-from keep_actors.views import Attention
+from keep_actors.api import views
+from keep_actors.api.overdue import Moment
+from keep_actors.api.views import Attention
 from keep_storage import reads
 from keep_storage.ids import wall_clock
 from keep_storage.model import EventStatus, JournalEntry, Mutation

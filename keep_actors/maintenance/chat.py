@@ -9,17 +9,17 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from keep_actors.connectors.attempt import Raised, Returned, TimedOut, carry_out, described
+from keep_actors.kernel.foreign_code import Raised, Returned, TimedOut, carry_out, described
 from keep_actors.maintenance.answer import proposal_of
 from keep_actors.maintenance.evidence import legible
 from keep_actors.maintenance.prompt import messages_for
 from keep_actors.maintenance.task import Proposal, RepairFailed, RepairTask
-from keep_actors.secret import SHOWN, Secret
+from keep_actors.outbound.secret import SHOWN, Secret
 
 if TYPE_CHECKING:
     import httpx
 
-    from keep_actors.post import Reply, Sender
+    from keep_actors.outbound.post import Reply, Sender
 
 ANSWER_BYTES_MAX: Final = 4 * 1024 * 1024
 """The largest script, escaped as badly as JSON allows, and a model's thoughts about it."""
@@ -188,7 +188,7 @@ def _checked_key(key: Secret | None) -> Secret | None:
 
 def _sender(client: "httpx.AsyncClient | None") -> "Sender":
     try:
-        from keep_actors.post import Sender
+        from keep_actors.outbound.post import Sender
     except ModuleNotFoundError as error:
         if error.name != "httpx":
             raise

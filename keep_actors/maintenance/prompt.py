@@ -10,7 +10,7 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from keep_actors.contract import contract
+from keep_actors.authoring.contract import contract
 from keep_actors.maintenance.evidence import FENCE, fenced, last_lines, legible
 from keep_actors.maintenance.task import MethodInfo, RepairTask
 from keep_actors.policy import Policy

@@ -4,7 +4,7 @@ What was told is durable and compared with what is so; no run waits for any of i
 that only receives notices needs `verify` and loads no runtime.
 """
 
-from keep_actors.notices.notice import Notice
+from keep_actors.api.notice import Notice
 from keep_actors.notices.signature import BadSignature, new_secret, verify
 from keep_actors.notices.sink import GiveUp, Hook, Sink, Sinks
 from keep_actors.notices.webhook import Webhook

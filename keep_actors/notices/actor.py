@@ -13,15 +13,15 @@ from typing import Final, TypeAlias, assert_never
 import anyio
 from msgspec import Struct
 
-from keep_actors import overdue
-from keep_actors.host import Host
+from keep_actors.api import overdue
+from keep_actors.host.host import Host
+from keep_actors.host.storage_retry import patiently
 from keep_actors.kernel import Actor, ActorDied, ActorRef, ActorStopped, Question, RestartPolicy, Supervisor
+from keep_actors.kernel.signal import Signal
 from keep_actors.notices.comparison import Difference, compare
 from keep_actors.notices.courier import Courier
 from keep_actors.notices.matters import matters, outcome_of
 from keep_actors.notices.sink import Sink
-from keep_actors.record import patiently
-from keep_actors.signal import Signal
 from keep_storage import notice_reads, overdue_reads, reads
 from keep_storage.ids import Millis
 from keep_storage.model import Notice
@@ -137,7 +137,7 @@ class NoticesActor(Actor[Message]):
 
     async def _look_at_overdue(self) -> None:
         """Nothing is written when a time has come: who fails is looked at then."""
-        at = self._host.moment()
+        at = overdue.moment_of(self._host)
         if self._overdue_at is not None and self._overdue_at <= at.now:
             failing = await self._host.read(overdue_reads.failing_handlers)
             ids = {each.workflow_id for each in failing}
@@ -162,7 +162,7 @@ class NoticesActor(Actor[Message]):
     def _compared(self, q: Queries, workflow_ids: Iterable[str], until: int = 0, *, is_all: bool = True) -> _Found:
         now, known = [], []
         for workflow_id in workflow_ids:
-            now += matters(q, workflow_id, lambda name: self._host.repairs_max(name) > 0, self._host.moment())
+            now += matters(q, workflow_id, lambda name: self._host.repairs_max(name) > 0, overdue.moment_of(self._host))
             known += notice_reads.open_notices(q, workflow_id)
         difference = compare(now, known)
         return _Found(until, is_all, tuple(_settle(q, each) for each in difference.settled), difference)

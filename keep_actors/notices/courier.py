@@ -9,14 +9,14 @@ from typing import assert_never
 
 import anyio
 
-from keep_actors.connectors.attempt import Ending, Raised, Returned, TimedOut, carry_out, described
-from keep_actors.host import Host
+from keep_actors.api.delivery_log import notice_about
+from keep_actors.api.notice import Notice
+from keep_actors.host.host import Host
+from keep_actors.host.storage_retry import patiently
 from keep_actors.kernel import Time
-from keep_actors.notices.notice import Notice
+from keep_actors.kernel.foreign_code import Ending, Raised, Returned, TimedOut, carry_out, described
+from keep_actors.kernel.signal import Signal
 from keep_actors.notices.sink import GiveUp, Sink
-from keep_actors.notices.told import notice_about
-from keep_actors.record import patiently
-from keep_actors.signal import Signal
 from keep_actors.telemetry import names
 from keep_storage import notice_reads
 from keep_storage.errors import Rejected

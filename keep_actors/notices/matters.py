@@ -9,10 +9,10 @@ from typing import Final, TypeAlias
 
 import msgspec
 
-from keep_actors import views
-from keep_actors.connectors.attempt import cut
-from keep_actors.overdue import Moment
-from keep_actors.views import Attention
+from keep_actors.api import views
+from keep_actors.api.overdue import Moment
+from keep_actors.api.views import Attention
+from keep_actors.kernel.foreign_code import cut
 from keep_storage import model, reads
 from keep_storage.model import Mutation, MutationStatus, NoticeKind, Resolver, Workflow
 from keep_storage.transaction import Queries

@@ -14,8 +14,8 @@ from typing import Final, TypeAlias
 
 import msgspec
 
-from keep_actors.notices.notice import Notice
-from keep_actors.secret import Secret
+from keep_actors.api.notice import Notice
+from keep_actors.outbound.secret import Secret
 from keep_storage.ids import Millis
 
 NOTICE_ID: Final = "webhook-id"

@@ -4,7 +4,7 @@ import inspect
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, Final, Protocol, TypeAlias, runtime_checkable
 
-from keep_actors.notices.notice import Notice
+from keep_actors.api.notice import Notice
 from keep_actors.policy import Backoff
 from keep_storage.ids import Millis
 

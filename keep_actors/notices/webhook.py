@@ -5,7 +5,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from keep_actors.notices.notice import Notice
+from keep_actors.api.notice import Notice
 from keep_actors.notices.signature import NOTICE_ID, SIGNATURE, TIMESTAMP, Secrets, checked_secrets, signed
 from keep_actors.notices.sink import PATIENCE, TIMEOUT_MS, GiveUp, checked_name, checked_timeout
 from keep_actors.policy import Backoff
@@ -14,7 +14,7 @@ from keep_storage.ids import Clock, Millis, wall_clock
 if TYPE_CHECKING:
     import httpx
 
-    from keep_actors.post import Sender
+    from keep_actors.outbound.post import Sender
 
 _REPLY_BYTES_MAX: Final = 64 * 1024
 _GONE: Final = 410
@@ -77,7 +77,7 @@ class Webhook:
 
 def _sender(client: "httpx.AsyncClient | None") -> "Sender":
     try:
-        from keep_actors.post import Sender
+        from keep_actors.outbound.post import Sender
     except ModuleNotFoundError as error:
         if error.name != "httpx":
             raise

@@ -5,7 +5,7 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Any, Literal, TypeAlias
 
-from keep_actors.connectors.attempt import attempt
+from keep_actors.kernel.foreign_code import attempt
 from keep_actors.telemetry.names import CRASHED, CUT_OFF
 from keep_actors.telemetry.otel import OpenTelemetry
 from keep_actors.telemetry.protocol import NO_TELEMETRY, NoTelemetry, Span, Telemetry, Value

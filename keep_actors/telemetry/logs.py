@@ -14,8 +14,8 @@ from typing import Any, Final, TextIO
 
 import msgspec
 
-from keep_actors.connectors.attempt import attempt
-from keep_actors.secret import SHOWN, Secret
+from keep_actors.kernel.foreign_code import attempt
+from keep_actors.outbound.secret import SHOWN, Secret
 
 _DEPTH_MAX: Final = 8
 _DIGITS_MAX: Final = 300

@@ -3,12 +3,12 @@
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from keep_actors.connectors.attempt import attempt
+from keep_actors.kernel.foreign_code import attempt
 from keep_actors.telemetry.names import ATTENTION, METRICS, Metric
 from keep_actors.telemetry.protocol import NO_SPAN, Span, Value
 
 if TYPE_CHECKING:
-    from keep_actors.keep import Keep
+    from keep_actors.api.keep import Keep
 
 _MS: Final = (1, 5, 10, 25, 50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000, 30_000, 60_000, 300_000)
 _MANY: Final = (0, 1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1_024)

@@ -8,7 +8,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from keep_actors.faults import Point
+    from keep_actors.host.fault_points import Point
     from keep_actors.testing.box import Box
     from keep_actors.testing.fake import Fake
     from keep_actors.testing.ledger import Journal, Ledger
@@ -67,7 +67,7 @@ _HOME = {
     "Ledger": "keep_actors.testing.ledger",
     "LoopTime": "keep_actors.testing.seeded",
     "Outside": "keep_actors.testing.outside",
-    "Point": "keep_actors.faults",
+    "Point": "keep_actors.host.fault_points",
     "Step": "keep_actors.testing.plans",
     "auth": "keep_actors.testing.plans",
     "cannot_tell": "keep_actors.testing.plans",

@@ -13,17 +13,16 @@ from typing import Any, TypeVar
 import anyio
 from anyio.abc import TaskGroup
 
+from keep_actors.api.keep import Keep
+from keep_actors.api.keep_answers import Deployed
 from keep_actors.connectors import Catalog, Connector
-from keep_actors.faults import Faults, Point, no_faults
-from keep_actors.keep import Keep
-from keep_actors.keep_answers import Deployed
+from keep_actors.host.fault_points import Faults, Point, no_faults
 from keep_actors.kernel import Question, RestartPolicy, Time, VirtualTime
-from keep_actors.limits import limits_for
 from keep_actors.maintenance import Maintainer
-from keep_actors.messages import Message
 from keep_actors.permissions import Accepted
 from keep_actors.policy import Policy
 from keep_actors.sandbox_pool import SandboxPool
+from keep_actors.sandbox_pool.limits import limits_for
 from keep_actors.sandbox_pool.policy import PoolPolicy
 from keep_actors.testing.fake import Fake
 from keep_actors.testing.ledger import Journal, Ledger
@@ -31,6 +30,7 @@ from keep_actors.testing.life import Died, Here
 from keep_actors.testing.outside import Outside
 from keep_actors.testing.pace import Pace
 from keep_actors.testing.process import Process
+from keep_actors.workflow.messages import Message
 from keep_storage import Store, invariants
 from keep_storage.transaction import Queries
 

@@ -27,7 +27,7 @@ from keep_actors.connectors import (
     Retry,
     Verdict,
 )
-from keep_actors.connectors.attempt import attempt, described
+from keep_actors.kernel.foreign_code import attempt, described
 from keep_actors.testing.findings import Check, Finding, Report
 from keep_sandbox.limits import DEFAULT_LIMITS
 from keep_storage import Ids, wall_clock

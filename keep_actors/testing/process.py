@@ -11,24 +11,24 @@ from typing import Any, Protocol, TypeAlias
 import anyio
 from anyio.abc import TaskStatus
 
+from keep_actors.api.keep import Keep
 from keep_actors.connectors import Catalog
-from keep_actors.faults import Faults, Point, no_faults
-from keep_actors.host import Host
-from keep_actors.keep import Keep
+from keep_actors.host.fault_points import Faults, Point, no_faults
+from keep_actors.host.host import Host
+from keep_actors.host.reading_actor import ReadingActor
+from keep_actors.host.run_slots import Turnstile
+from keep_actors.host.storage_actor import StorageActor
 from keep_actors.kernel import ActorError, Directory, Escalated, RestartPolicy, Supervisor, Time
+from keep_actors.kernel.signal import Signal
 from keep_actors.maintenance import Maintainer
-from keep_actors.messages import Message
 from keep_actors.permissions import Accepted
 from keep_actors.policy import Policy
-from keep_actors.reading_actor import ReadingActor
-from keep_actors.runtime import Runtime, Services
+from keep_actors.runtime.runtime import Runtime, Services
 from keep_actors.sandbox_pool import SandboxPool
-from keep_actors.signal import Signal
-from keep_actors.storage_actor import StorageActor
 from keep_actors.testing.life import Died, Here, Life
 from keep_actors.testing.pace import Pace
-from keep_actors.turnstile import Turnstile
-from keep_actors.workflow_actor import WorkflowActor
+from keep_actors.workflow.actor import WorkflowActor
+from keep_actors.workflow.messages import Message
 from keep_storage.errors import StorageError
 from keep_storage.operations import Operation, Outcome
 from keep_storage.transaction import Reader
@@ -122,11 +122,11 @@ class Process:
             turnstile=Turnstile(runs_max),
             policy=policy or Policy(),
             policies=policies or {},
-            maintainer=maintainer,
+            automatic_repairs=maintainer is not None and maintainer.is_automatic,
             faults=self._reach,
         )
         services = Services(storage, reading, time)
-        self.runtime = PacedRuntime(self.host, services, committed, restart or RestartPolicy(), grants)
+        self.runtime = PacedRuntime(self.host, services, committed, restart or RestartPolicy(), grants, maintainer)
         self.runtime.pace = pace
         self.runtime.workflows.on_crash = on_crash
         self.runtime.actors = {}

@@ -10,8 +10,8 @@ from anyio.lowlevel import checkpoint
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from keep_actors.host.storage_actor import StorageActor
 from keep_actors.kernel import Actor, ActorDied, ActorError, ActorStopped, AskTimeout, MailboxFull, Question
-from keep_actors.storage_actor import StorageActor
 from keep_storage.errors import StorageError, StorageLost, StorageUnavailable
 from keep_storage.operations import Done, Operation, Outcome, Refused
 

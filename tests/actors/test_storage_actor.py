@@ -7,8 +7,8 @@ import anyio.from_thread
 import pytest
 from anyio.abc import TaskGroup
 
+from keep_actors.host.storage_actor import StorageActor, StorageRef
 from keep_actors.kernel import ActorDied, ActorError, ActorStopped, MailboxFull
-from keep_actors.storage_actor import StorageActor, StorageRef
 from keep_storage import Store
 from keep_storage.errors import Reason, Rejected, StorageError, StorageLost, StorageUnavailable
 from keep_storage.operations import CreateWorkflow, Done, Operation, Outcome, Refused

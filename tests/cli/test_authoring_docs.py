@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 import pytest
 
-from keep_actors.dry_run.backlog import EVENTS_MAX
+from keep_actors.authoring.dry_run.backlog import EVENTS_MAX
 
 TEXT = (Path(__file__).parents[2] / "docs" / "authoring.md").read_text("utf-8")
 COMMANDS = {"check": "check", "types": "types", "prompt": "prompt", "dry-run": "dry_run"}

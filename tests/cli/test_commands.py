@@ -93,7 +93,7 @@ HEAVY = {
     "anyio",
     "asyncio",
     "difflib",
-    "keep_actors.keep",
+    "keep_actors.api.keep",
     "keep_actors.connectors",
     "keep_storage.manager",
     "keep_sandbox",

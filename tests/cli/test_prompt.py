@@ -11,14 +11,14 @@ from click.testing import CliRunner
 
 from examples.connectors import Gmail, Mail, Sheets, demo
 from keep_actors import Policy
+from keep_actors.authoring.contract import contract
+from keep_actors.authoring.writing import example, writing_prompt
 from keep_actors.cli.main import main
 from keep_actors.cli.prompt import prompt
 from keep_actors.connectors import Catalog, Connector, mutation, read
-from keep_actors.contract import contract
 from keep_actors.demo import connectors as demo_connectors
-from keep_actors.gate import Stage
 from keep_actors.maintenance.prompt import messages_for
-from keep_actors.writing import example, writing_prompt
+from keep_actors.run.gate import Stage
 from keep_sandbox.inspect import inspect
 from keep_storage.model import RunStatus
 from tests.maintenance.world import a_task

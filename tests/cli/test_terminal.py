@@ -20,7 +20,7 @@ from keep_actors.cli.terminal import (
     style,
     when,
 )
-from keep_actors.visible import cut, is_plain, quoted, spelled
+from keep_actors.text.visible import cut, is_plain, quoted, spelled
 from tests.cli.operating import HOSTILE
 
 WORDS = st.text(st.characters(codec="utf-8"), max_size=300)

@@ -13,13 +13,13 @@ import pytest
 from click.testing import CliRunner
 
 from examples.connectors import demo
+from keep_actors.authoring.typescript import declarations
 from keep_actors.cli.types import types
 from keep_actors.connectors import Catalog, Connector, mutation, read
 from keep_actors.demo import connectors as demo_connectors
-from keep_actors.gate import ALLOWED, Ask, Stage
 from keep_actors.policy import Policy
-from keep_actors.schema_text import identifiers, type_of
-from keep_actors.typescript import declarations
+from keep_actors.run.gate import ALLOWED, Ask, Stage
+from keep_actors.text.schema_text import identifiers, type_of
 
 ROOT = Path(__file__).parents[2]
 STRICT = ("--strict", "--noEmit", "--checkJs", "--allowJs")

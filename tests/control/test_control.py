@@ -19,6 +19,9 @@ import pytest
 
 import keep_actors
 from keep_actors import Grant, Keep
+from keep_actors.api.escalation import Escalation
+from keep_actors.api.keep_answers import Deployed
+from keep_actors.api.views import Question
 from keep_actors.control import protocol
 from keep_actors.control.client import Client, Lost, Refused
 from keep_actors.control.place import ControlUnavailable, NobodyThere, connect, listen, place_of
@@ -40,9 +43,6 @@ from keep_actors.control.protocol import (
     Unknowns,
 )
 from keep_actors.control.server import DOES, Patience, Server
-from keep_actors.escalation import Escalation
-from keep_actors.keep_answers import Deployed
-from keep_actors.views import Question
 from keep_storage.model import Event, Mutation, Workflow
 from tests.runtime.fakes import Fake, applies_and_raises
 from tests.runtime.world import script

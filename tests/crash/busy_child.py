@@ -10,7 +10,7 @@ from pathlib import Path
 
 import anyio
 
-from keep_actors.storage_actor import StorageActor, StorageRef
+from keep_actors.host.storage_actor import StorageActor, StorageRef
 from keep_storage import Store
 from keep_storage.operations import PublishEvents
 from tests.storage.world import WORKFLOW, World

@@ -15,9 +15,9 @@ import pytest
 import keep_actors
 from examples.connectors import Gmail, Sheets, demo
 from keep_actors import Connector, Keep, Policy, mutation
-from keep_actors.gate import ALLOWED, Ask, Stage, refusal
+from keep_actors.api.views import Attention
 from keep_actors.kernel import RestartPolicy
-from keep_actors.views import Attention
+from keep_actors.run.gate import ALLOWED, Ask, Stage, refusal
 from keep_sandbox.json_text import CONTAINERS_MAX, SLOW_NUMBERS_MAX
 from keep_sandbox.limits import DEFAULT_LIMITS
 from keep_storage.model import MESSAGE_ID_CHARS_MAX, PEEK_DEFAULT, PEEK_MAX, TITLE_CHARS_MAX, RunStatus
@@ -249,7 +249,7 @@ def test_the_architecture_names_every_module_of_the_runtime() -> None:
             stem, brace, rest = (path if "/" in path else f"{folder}/{path}").partition("{")
             names, _, end = rest.partition("}")
             named |= {f"{stem}{name}{end}" for name in names.split(",")} if brace else {stem}
-    look = "import sys, keep_actors.runtime, keep_actors.cli.main, keep_actors.cli.run; print(*sys.modules)"
+    look = "import sys, keep_actors.runtime.runtime, keep_actors.cli.main, keep_actors.cli.run; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", look], capture_output=True, text=True, check=True)
     paths = [Path(*each.split(".")) for each in done.stdout.split() if each.startswith("keep_actors.")]
     modules = {f"{each}.py" for each in paths if not (ROOT / each).is_dir()}

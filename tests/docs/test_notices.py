@@ -8,11 +8,11 @@ import pytest
 from starlette.applications import Starlette
 
 from keep_actors import notices
+from keep_actors.api.views import Attention
 from keep_actors.notices import Notice, Webhook, signature
 from keep_actors.notices.actor import FINISH_MS, LOOK_EVERY_MS
 from keep_actors.notices.matters import TOLD_AS
 from keep_actors.notices.sink import PATIENCE
-from keep_actors.views import Attention
 from keep_storage.model import NoticeKind
 from tests.docs.test_docs import ROOT, blocks, run_block, table
 from tests.runtime.fakes import Fake

@@ -12,18 +12,19 @@ from typing import Any
 import pytest
 
 from keep_actors import DeployRefused, Grant, Policy
+from keep_actors.authoring.dry_run import DryRunRefused, Report, compare, dry_run
+from keep_actors.authoring.dry_run.backlog import Backlog
 from keep_actors.connectors import Catalog
-from keep_actors.context import CannotGoOn, RunContext
-from keep_actors.dry_run import DryRunRefused, Report, compare, dry_run
-from keep_actors.dry_run.backlog import Backlog
-from keep_actors.gate import Stage
-from keep_actors.host import Doors, Script
+from keep_actors.host.host import Doors
+from keep_actors.host.run_slots import Turnstile
+from keep_actors.host.script import Script
 from keep_actors.kernel import VirtualTime
 from keep_actors.permissions import Envelope
-from keep_actors.record import Record, Writes
-from keep_actors.requests import Requests
+from keep_actors.run.context import CannotGoOn, RunContext
+from keep_actors.run.gate import Stage
+from keep_actors.run.record import Record, Writes
+from keep_actors.run.requests import Requests
 from keep_actors.sandbox_pool import SandboxPool
-from keep_actors.turnstile import Turnstile
 from keep_sandbox import Request
 from keep_sandbox.declaration import Declaration
 from keep_sandbox.outcomes import Kind
@@ -175,7 +176,7 @@ async def test_there_is_no_code_to_be_reached_that_changes_anything() -> None:
         assert method.instance is not fake
         assert method.function.__module__ == "keep_actors.connectors.catalog"
         assert (method.reconciler, method.comparer, method.check_url) == (None, None, None)
-    folder = Path(__file__).parents[2] / "keep_actors" / "dry_run"
+    folder = Path(__file__).parents[2] / "keep_actors" / "authoring" / "dry_run"
     imported = {
         alias.name
         for file in folder.glob("*.py")

@@ -5,7 +5,7 @@ import json
 import msgspec
 from hypothesis import strategies as st
 
-from keep_actors.deployment import DeployRefused, checked
+from keep_actors.authoring.admission import DeployRefused, checked
 from keep_actors.policy import Policy
 from keep_sandbox import Limits
 from keep_sandbox.declaration import PROBLEMS_SHOWN_MAX, is_sound

@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from keep_actors import Connector, MutationCall, mutation, read
 from keep_actors.connectors import Catalog
 from keep_actors.kernel import VirtualTime
-from keep_actors.limits import limits_for
 from keep_actors.sandbox_pool import Call, SandboxPool
+from keep_actors.sandbox_pool.limits import limits_for
 from keep_actors.sandbox_pool.policy import PoolPolicy
 from keep_actors.testing.life import Here
 from keep_actors.testing.process import Process

@@ -5,10 +5,10 @@ import re
 import msgspec
 import pytest
 
-from keep_actors.gate import ALLOWED, Ask, Stage
 from keep_actors.maintenance import MethodInfo
 from keep_actors.maintenance.evidence import fenced, last_lines, legible
 from keep_actors.maintenance.prompt import PROMPT_CHARS_MAX, messages_for
+from keep_actors.run.gate import ALLOWED, Ask, Stage
 from tests.maintenance.world import METHODS, SCRIPT, a_task
 
 CALLS = {

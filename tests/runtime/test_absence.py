@@ -6,9 +6,9 @@ import anyio
 import pytest
 
 from keep_actors import Connector, Grant, MutationCall, mutation
-from keep_actors.call_times import CallTimes
 from keep_actors.connectors import Applied, NotApplied
-from keep_actors.faults import Point
+from keep_actors.host.call_times import CallTimes
+from keep_actors.host.fault_points import Point
 from keep_actors.kernel import VirtualTime
 from keep_actors.testing import Box, Fake
 from tests.runtime.world import MINUTE, SECOND, START, World, script, world

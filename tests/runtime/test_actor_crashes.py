@@ -18,17 +18,17 @@ from anyio.lowlevel import checkpoint
 
 from keep_actors import Connector, Keep, Policy, mutation, read
 from keep_actors.connectors import Catalog, Transient, Uncertain
-from keep_actors.host import Host
+from keep_actors.host.host import Host
+from keep_actors.host.reading_actor import ReadingActor, ReadingRef
+from keep_actors.host.run_slots import Turnstile
+from keep_actors.host.storage_actor import StorageActor, StorageRef
 from keep_actors.kernel import ActorDied, ActorStopped, Escalated, RestartPolicy, VirtualTime
-from keep_actors.messages import Advance, Ended, Message
+from keep_actors.kernel.signal import Signal
 from keep_actors.permissions import Grant
-from keep_actors.reading_actor import ReadingActor, ReadingRef
-from keep_actors.runtime import Runtime, Services
+from keep_actors.runtime.runtime import Runtime, Services
 from keep_actors.sandbox_pool import SandboxPool
-from keep_actors.signal import Signal
-from keep_actors.storage_actor import StorageActor, StorageRef
 from keep_actors.testing import Box
-from keep_actors.turnstile import Turnstile
+from keep_actors.workflow.messages import Advance, Ended, Message
 from keep_storage import Store, invariants, reads
 from keep_storage.errors import Rejected, StorageLost, StorageOwned, StorageUnavailable
 from keep_storage.model import Event, MutationStatus, RunStatus

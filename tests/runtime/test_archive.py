@@ -7,7 +7,7 @@ import pytest
 
 from keep_actors import Backoff, Grant, Policy, Reason, Rejected
 from keep_actors.connectors import AuthRequired, Retry, Transient, Uncertain
-from keep_actors.faults import Point
+from keep_actors.host.fault_points import Point
 from keep_actors.testing import Box
 from tests.runtime.fakes import Fake, applies_and_raises, fails
 from tests.runtime.world import TAKE, script

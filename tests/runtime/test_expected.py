@@ -12,9 +12,9 @@ import pytest
 from msgspec import Meta
 
 from keep_actors import ResultRefused
+from keep_actors.api.expected import checked_result, expected_of
 from keep_actors.connectors import Catalog, Connector, MutationCall, mutation
 from keep_actors.connectors.signature import Signature
-from keep_actors.expected import checked_result, expected_of
 
 
 class Row(msgspec.Struct, rename="camel"):

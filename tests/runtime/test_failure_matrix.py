@@ -24,11 +24,11 @@ from keep_actors.connectors import (
     Transient,
     Uncertain,
 )
-from keep_actors.failures import STATUS, Before, Failure, stop_for
-from keep_actors.gate import ALLOWED, Ask, Stage
 from keep_actors.kernel import VirtualTime
-from keep_actors.plan import Rest, StartRetry, StartRun, Step, plan
+from keep_actors.run.failures import STATUS, Before, Failure, stop_for
+from keep_actors.run.gate import ALLOWED, Ask, Stage
 from keep_actors.sandbox_pool import Call, SandboxPool
+from keep_actors.workflow.plan import Rest, StartRetry, StartRun, Step, plan
 from keep_sandbox import Invocation
 from keep_sandbox.limits import Limits
 from keep_sandbox.outcomes import EngineCrash, Terminal, WorkerLost

@@ -6,8 +6,8 @@ from itertools import pairwise
 
 import pytest
 
-from keep_actors.failures import STATUS, Before, Failure, of_outcome, stop_for
 from keep_actors.policy import Backoff, Policy
+from keep_actors.run.failures import STATUS, Before, Failure, of_outcome, stop_for
 from keep_sandbox import outcomes
 from keep_sandbox.outcomes import Place
 from keep_storage.model import FailureClass, RunStatus

@@ -3,7 +3,7 @@
 import anyio
 import pytest
 
-from keep_actors.faults import Point
+from keep_actors.host.fault_points import Point
 from keep_actors.kernel import ActorDied, Escalated, RestartPolicy
 from keep_storage.errors import StorageUnavailable
 from keep_storage.model import EventStatus, MutationStatus

@@ -2,9 +2,9 @@
 
 import pytest
 
-from keep_actors import gate
-from keep_actors.gate import Ask, Stage
 from keep_actors.policy import Policy
+from keep_actors.run import gate
+from keep_actors.run.gate import Ask, Stage
 from keep_sandbox.declaration import Code
 from keep_sandbox.inspect import inspect
 from keep_sandbox.invocation import MethodKind

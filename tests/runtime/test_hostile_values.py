@@ -5,8 +5,8 @@ import time
 import pytest
 
 from keep_actors import DeployRefused
-from keep_actors.messages import Do
 from keep_actors.testing import Box
+from keep_actors.workflow.messages import Do
 from keep_storage.operations import Publish, PublishEvents
 from keep_storage.ordering import ordering_key
 

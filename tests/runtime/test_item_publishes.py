@@ -4,7 +4,7 @@ import pytest
 
 from keep_actors import Backoff, Grant, Policy
 from keep_actors.connectors import Transient
-from keep_actors.faults import Point
+from keep_actors.host.fault_points import Point
 from keep_actors.testing import Box
 from tests.runtime.fakes import Fake, fails
 from tests.runtime.world import script

@@ -12,8 +12,8 @@ import pytest
 import keep_actors
 from keep_actors import Backoff, Grant, Keep, Policy, Rejected
 from keep_actors.connectors import AuthRequired, Transient, Uncertain
-from keep_actors.failures import Failure
 from keep_actors.maintenance import Proposal, RepairFailed, RepairTask
+from keep_actors.run.failures import Failure
 from keep_storage.model import FailureClass
 from tests.runtime.fakes import Fake, fails
 from tests.runtime.test_failures import retries

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from keep_actors import Grant, Rejected
+from keep_actors.api.verdicts import Verdict
 from keep_actors.kernel import VirtualTime
 from keep_actors.notices import Notice
 from keep_actors.policy import Backoff
-from keep_actors.verdicts import Verdict
 from keep_storage.model import Says
 from tests.runtime.fakes import Fake, applies_and_raises
 from tests.runtime.pager import Pager, until

@@ -8,8 +8,8 @@ import pytest
 
 from keep_actors import Backoff, Grant, Keep, Policy
 from keep_actors.connectors import Transient
-from keep_actors.failures import Before, Failure, stop_for
 from keep_actors.kernel import VirtualTime
+from keep_actors.run.failures import Before, Failure, stop_for
 from keep_storage.model import FailureClass, RunStatus, Says
 from tests.runtime.fakes import Fake, Work, fails
 from tests.runtime.pager import Pager, calm, until

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from keep_actors.plan import ExpireApprovals, Reconcile, Repair, Rest, StartRetry, StartRun, Step, plan
+from keep_actors.workflow.plan import ExpireApprovals, Reconcile, Repair, Rest, StartRetry, StartRun, Step, plan
 from keep_storage.ids import Millis
 from keep_storage.model import FailureClass, HandlerKind, Workflow, WorkflowStatus
 from keep_storage.reads import HandlerView, Snapshot, TaskView

@@ -11,9 +11,9 @@ import pytest
 from anyio.abc import TaskGroup
 from anyio.lowlevel import checkpoint
 
+from keep_actors.host.reading_actor import ReadingActor, ReadingRef
+from keep_actors.host.storage_actor import StorageActor
 from keep_actors.kernel import ActorStopped, Thread, WorkerThread
-from keep_actors.reading_actor import ReadingActor, ReadingRef
-from keep_actors.storage_actor import StorageActor
 from keep_storage import Store, reads
 from keep_storage.errors import StorageUnavailable
 from keep_storage.operations import CreateWorkflow

@@ -13,10 +13,10 @@ from typing import Literal
 import pytest
 
 from keep_actors import Connector, MutationCall, Policy, mutation
+from keep_actors.api.verdicts import Verdict
 from keep_actors.connectors import Applied, NotApplied, Retry
 from keep_actors.kernel import VirtualTime
 from keep_actors.policy import Backoff
-from keep_actors.verdicts import Verdict
 from keep_storage import invariants
 from keep_storage.model import MutationStatus
 from tests.crash.life import Moment

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from keep_actors import Reason, Rejected
-from keep_actors.execution import _CLASS_OF_REFUSAL, _NOT_ADMITTED
+from keep_actors.run.execution import _CLASS_OF_REFUSAL, _NOT_ADMITTED
 from keep_storage import manager
 from keep_storage import operations as ops
 from keep_storage.ids import Millis

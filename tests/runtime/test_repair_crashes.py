@@ -14,17 +14,17 @@ import anyio
 import pytest
 
 from keep_actors import Connector, Grant, Keep, Policy, Rejected
+from keep_actors.api.verdicts import Verdict
 from keep_actors.connectors import Catalog, Uncertain
-from keep_actors.host import Host
+from keep_actors.host.host import Host
+from keep_actors.host.reading_actor import ReadingActor, ReadingRef
+from keep_actors.host.run_slots import Turnstile
+from keep_actors.host.storage_actor import StorageActor
 from keep_actors.kernel import ActorDied, RestartPolicy, VirtualTime
+from keep_actors.kernel.signal import Signal
 from keep_actors.maintenance import Maintainer, Proposal, RepairTask
-from keep_actors.reading_actor import ReadingActor, ReadingRef
-from keep_actors.runtime import Runtime, Services
+from keep_actors.runtime.runtime import Runtime, Services
 from keep_actors.sandbox_pool import SandboxPool
-from keep_actors.signal import Signal
-from keep_actors.storage_actor import StorageActor
-from keep_actors.turnstile import Turnstile
-from keep_actors.verdicts import Verdict
 from keep_storage import Store, invariants
 from keep_storage.model import Event, MutationStatus, Workflow
 from keep_storage.operations import ApproveMutation
@@ -90,10 +90,10 @@ async def machine(
                 turnstile=Turnstile(64),
                 policy=policy or Policy(),
                 policies=policies or {},
-                maintainer=maintainer,
+                automatic_repairs=maintainer is not None and maintainer.is_automatic,
             )
             restart = RestartPolicy() if strike is calm else NEVER_GIVE_UP
-            runtime = Runtime(host, Services(storage, reading, now), committed, restart, "all")
+            runtime = Runtime(host, Services(storage, reading, now), committed, restart, "all", maintainer)
             async with runtime.running(grace_ms=10_000) as keep:
                 yield Machine(keep, now, storage, reading.ref, files)
 

@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from keep_actors.schedule import ScheduleError, interval_ms, next_run_at
+from keep_actors.run.schedule import ScheduleError, interval_ms, next_run_at
 from keep_sandbox.declaration import Schedule
 
 

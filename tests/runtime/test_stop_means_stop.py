@@ -8,7 +8,7 @@ import pytest
 
 from keep_actors import Backoff, Grant, Policy, Reason, Rejected
 from keep_actors.connectors import InvalidCall, Uncertain
-from keep_actors.faults import Point
+from keep_actors.host.fault_points import Point
 from keep_actors.testing import Box
 from keep_storage import reads
 from keep_storage.model import Handler

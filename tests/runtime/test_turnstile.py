@@ -7,7 +7,7 @@ import pytest
 from anyio.abc import TaskGroup
 from anyio.lowlevel import checkpoint
 
-from keep_actors.turnstile import Turnstile
+from keep_actors.host.run_slots import Turnstile
 
 pytestmark = pytest.mark.anyio
 

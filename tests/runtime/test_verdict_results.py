@@ -6,7 +6,7 @@ import anyio
 import pytest
 
 from keep_actors import Policy, Reason, Rejected, ResultRefused
-from keep_actors.faults import Point
+from keep_actors.host.fault_points import Point
 from keep_storage.model import JournalEntry
 from tests.runtime.fakes import Fake, applies_and_raises
 from tests.runtime.world import World, script, world

@@ -9,8 +9,8 @@ import pytest
 from keep_actors import Backoff, Grant, Policy, Reason, Rejected
 from keep_actors.connectors import Retry, Transient, Uncertain
 from keep_actors.maintenance import Proposal, RepairTask
-from keep_actors.messages import Do
 from keep_actors.testing import Box
+from keep_actors.workflow.messages import Do
 from keep_storage import reads
 from keep_storage.operations import ClearWorkflowError
 from tests.runtime.fakes import Fake, applies_and_raises, fails

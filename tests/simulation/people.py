@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 import anyio
 
 from keep_actors import Grant, Keep, PermissionsNeeded
-from keep_actors.escalation import Escalation
-from keep_actors.faults import Point
+from keep_actors.api.escalation import Escalation
+from keep_actors.api.verdicts import Verdict
+from keep_actors.host.fault_points import Point
 from keep_actors.kernel import ActorDied, ActorStopped
 from keep_actors.testing.life import Died
-from keep_actors.verdicts import Verdict
 from keep_storage.errors import Rejected, StorageUnavailable
 from keep_storage.model import WorkflowStatus
 from keep_storage.operations import CreateWorkflow

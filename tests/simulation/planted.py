@@ -33,7 +33,7 @@ class Bug(NamedTuple):
 BUGS: Final = (
     Bug(
         "what came while a consumer looked is no news to it",
-        "keep_actors/workflow_actor.py",
+        "keep_actors/workflow/actor.py",
         "    return next(each.writes for each in outlook.snapshot.handlers if each.name == handler.name)\n",
         "    return 1 << 60\n",
     ),
@@ -51,7 +51,7 @@ BUGS: Final = (
     ),
     Bug(
         "what a consumer publishes is written before its commit",
-        "keep_actors/execution.py",
+        "keep_actors/run/execution.py",
         "        publishes, logs = tuple(context.publishes), self._logs()\n"
         "        await context.record.save(CommitConsumer(",
         "        publishes, logs = tuple(context.publishes), self._logs()\n"
@@ -69,7 +69,7 @@ BUGS: Final = (
     ),
     Bug(
         "an alarm is lost when there is another",
-        "keep_actors/runtime.py",
+        "keep_actors/runtime/runtime.py",
         "        else:\n            self._clock.set(workflow_id, at)\n\n    def let_go",
         "        elif self._clock.next_at is None:\n            self._clock.set(workflow_id, at)\n\n    def let_go",
     ),
@@ -87,7 +87,7 @@ BUGS: Final = (
     ),
     Bug(
         "`next` is skipped when nothing was reserved",
-        "keep_actors/execution.py",
+        "keep_actors/run/execution.py",
         "        self._note_phase(Phase.EMITTING)\n        await self._commit_consumer(await",
         "        self._note_phase(Phase.EMITTING)\n"
         "        if not prepared.reservations:\n"
@@ -102,13 +102,13 @@ BUGS: Final = (
     ),
     Bug(
         "a retry of `next` is not told the stored result",
-        "keep_actors/execution.py",
+        "keep_actors/run/execution.py",
         "mutation_result_for_next(self._retried))",
         "mutation_result(MutationOutcome.NONE))",
     ),
     Bug(
         "a commit that failed is taken for one that happened",
-        "keep_actors/storage_actor.py",
+        "keep_actors/host/storage_actor.py",
         "                apply.fail(_same_for_another_caller(error))\n            return\n",
         "                apply.answer(None)\n            return\n",
     ),
@@ -133,19 +133,19 @@ BUGS: Final = (
     ),
     Bug(
         "a clock that is set forward makes an absence believed",
-        "keep_actors/reconcile.py",
+        "keep_actors/run/reconcile.py",
         "    waited_ms = host.call_times.waited_ms(mutation.id, lasted_ms)\n",
         "    waited_ms = host.time.now() - (mutation.sent_at or 0) - lasted_ms\n",
     ),
     Bug(
         "a process believes the absence of what another one sent at once",
-        "keep_actors/call_times.py",
+        "keep_actors/host/call_times.py",
         "(over if over is not None else self._started + timeout_ms)",
         "(over or 0)",
     ),
     Bug(
         "a connector that cannot tell is taken to have found nothing",
-        "keep_actors/reconcile.py",
+        "keep_actors/run/reconcile.py",
         "            return _not_yet(mutation, verdict, policy, now, rng)\n",
         '            return FailMutation(mutation.id, "", Resolver.RECONCILIATION)\n',
     ),
@@ -157,19 +157,19 @@ BUGS: Final = (
     ),
     Bug(
         "what a dead incarnation wanted to write is written",
-        "keep_actors/workflow_actor.py",
+        "keep_actors/workflow/actor.py",
         "                if message.work_id == self._work_id:\n                    await",
         "                if message.work_id:\n                    await",
     ),
     Bug(
         "an actor that crashed does not recover its run",
-        "keep_actors/workflow_actor.py",
+        "keep_actors/workflow/actor.py",
         "                    await self._write(recovery(self.name))\n",
         "",
     ),
     Bug(
         "an order that a producer saw is not published",
-        "keep_actors/execution.py",
+        "keep_actors/run/execution.py",
         "commit(context.run_id, self._next_run_at(), publishes, state",
         "commit(context.run_id, self._next_run_at(), publishes[1:], state",
     ),
@@ -205,25 +205,25 @@ BUGS: Final = (
     ),
     Bug(
         "the end of a run is not told to its actor when others wait",
-        "keep_actors/workflow_actor.py",
+        "keep_actors/workflow/actor.py",
         "            self.mailbox.put_first([Ended(work_id)])\n",
         "            if not len(self.mailbox):\n                self.mailbox.put_first([Ended(work_id)])\n",
     ),
     Bug(
         "a doubt is never looked into again",
-        "keep_actors/plan.py",
+        "keep_actors/workflow/plan.py",
         "    if snapshot.reconcile_at is not None:\n",
         "    if snapshot.reconcile_at == 0:\n",
     ),
     Bug(
         "a person is not asked first",
-        "keep_actors/outside.py",
+        "keep_actors/run/external_calls.py",
         "    asks_first = context.envelope.asks_first(method.permission)\n",
         "    asks_first = False\n",
     ),
     Bug(
         "a question never expires",
-        "keep_actors/plan.py",
+        "keep_actors/workflow/plan.py",
         "    if snapshot.approval_expires_at is not None:\n",
         "    if snapshot.approval_expires_at == 0:\n",
     ),
@@ -235,7 +235,7 @@ BUGS: Final = (
     ),
     Bug(
         "what is not granted is called all the same",
-        "keep_actors/outside.py",
+        "keep_actors/run/external_calls.py",
         "    if method.permission not in context.envelope:\n        words",
         "    if method.permission not in context.envelope:\n        return\n        words",
     ),
@@ -247,7 +247,7 @@ BUGS: Final = (
     ),
     Bug(
         "a handler is not given its state",
-        "keep_actors/execution.py",
+        "keep_actors/run/execution.py",
         "        self._state = state\n",
         "        self._state = None\n",
     ),
@@ -277,7 +277,7 @@ BUGS: Final = (
     ),
     Bug(
         "a proposal that needs a person runs without one",
-        "keep_actors/errands.py",
+        "keep_actors/workflow/side_tasks.py",
         ' or proposal.impact != "safe" or begins_to_mutate\n',
         " or begins_to_mutate\n",
     ),
@@ -289,7 +289,7 @@ BUGS: Final = (
     ),
     Bug(
         "a handler that failed is tried again at once",
-        "keep_actors/plan.py",
+        "keep_actors/workflow/plan.py",
         "    return None if at is None else max(at, handler.retry_at or 0)\n",
         "    return at\n",
     ),
@@ -301,31 +301,31 @@ BUGS: Final = (
     ),
     Bug(
         "a connector that cannot tell is asked for ever",
-        "keep_actors/reconcile.py",
+        "keep_actors/run/reconcile.py",
         "    if policy.reconcile.is_used_up(attempts) or too_long:\n",
         "    if attempts < 0:\n",
     ),
     Bug(
         "a session never ends",
-        "keep_actors/workflow_actor.py",
+        "keep_actors/workflow/actor.py",
         "            await self._write(FinishSession(outlook.snapshot.open_session_id))\n",
         "            pass\n",
     ),
     Bug(
         "what may pass is tried for ever",
-        "keep_actors/failures.py",
+        "keep_actors/run/failures.py",
         "    if now - since >= policy.give_up_after_ms or policy.retry.is_used_up(failures):\n",
         "    if failures < 0:\n",
     ),
     Bug(
         "a script is blamed for an event that a person skipped",
-        "keep_actors/execution.py",
+        "keep_actors/run/execution.py",
         "        if error.reason is Reason.EVENT_ALREADY_FINISHED and self._context.event_was_skipped:\n",
         "        if error.reason is Reason.EVENT_NOT_FOUND and self._context.event_was_skipped:\n",
     ),
     Bug(
         "nobody looks after a workflow whose actor was given up",
-        "keep_actors/runtime.py",
+        "keep_actors/runtime/runtime.py",
         "        self._clock.set(workflow_id, self._host.time.now() + _AFTER_GIVING_UP_MS)\n",
         "",
     ),
@@ -337,19 +337,19 @@ BUGS: Final = (
     ),
     Bug(
         "a new script takes over in the middle of a run",
-        "keep_actors/workflow_actor.py",
+        "keep_actors/workflow/actor.py",
         "                self._between.append(message)\n",
         "                await self._do_between(message)\n",
     ),
     Bug(
         "what an item publishes waits for the end of its job",
-        "keep_actors/requests.py",
+        "keep_actors/run/requests.py",
         "        return items.publishes if items is not None and items.is_open else self._context.publishes\n",
         "        return self._context.publishes\n",
     ),
     Bug(
         "the same call in other words is another one",
-        "keep_actors/items.py",
+        "keep_actors/run/items.py",
         "        key = _identity(item, method, method.identity_of(params), subkey)\n",
         "        return _identity(item, method, text, subkey)\n",
     ),
@@ -367,7 +367,7 @@ BUGS: Final = (
     ),
     Bug(
         "a question is asked for ever",
-        "keep_actors/workflow_actor.py",
+        "keep_actors/workflow/actor.py",
         "            if asked <= policy.approval_reminders and ",
         "            if asked <= policy.approval_reminders + 99 and ",
     ),
@@ -379,7 +379,7 @@ BUGS: Final = (
     ),
     Bug(
         "a question is asked beside the work though too many are open",
-        "keep_actors/workflow_actor.py",
+        "keep_actors/workflow/actor.py",
         "            parks=handler.kind is HandlerKind.JOB or outlook.snapshot.parked < policy.parked_max,\n",
         "            parks=True,\n",
     ),

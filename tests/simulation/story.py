@@ -11,7 +11,7 @@ from anyio.abc import TaskGroup
 
 from keep_actors import Grant, Keep
 from keep_actors.connectors import Catalog
-from keep_actors.faults import Point
+from keep_actors.host.fault_points import Point
 from keep_actors.kernel import ActorError, Escalated, RestartPolicy
 from keep_actors.sandbox_pool import SandboxPool
 from keep_actors.sandbox_pool.policy import PoolPolicy

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from keep_actors.faults import Point
+from keep_actors.host.fault_points import Point
 from keep_actors.policy import Backoff, Policy
 from keep_actors.testing.life import Died
 from keep_sandbox.outcomes import EngineCrash, WorkerLost

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from keep_actors import Grant
+from keep_actors.api.keep import Keep
 from keep_actors.connectors import AuthRequired, Uncertain
-from keep_actors.keep import Keep
 from keep_actors.telemetry import NO_TELEMETRY, Guarded, NoTelemetry, PrometheusMetrics, Span, chosen, metrics_app
 from keep_actors.telemetry.names import ATTENTION, CRASHED, CUT_OFF, METRICS, SPANS
 from tests.runtime.fakes import Fake, applies_and_raises, fails

@@ -9,7 +9,6 @@ from anyio.lowlevel import checkpoint
 from keep_actors import Connector, MutationCall, mutation, read
 from keep_actors.connectors import Applied, NotApplied, Retry
 from keep_actors.kernel import VirtualTime
-from keep_actors.messages import Advance, Do, Ended, Tick
 from keep_actors.testing import (
     Box,
     Fake,
@@ -25,6 +24,7 @@ from keep_actors.testing import (
     transient,
 )
 from keep_actors.testing.fixtures import OpenBox
+from keep_actors.workflow.messages import Advance, Do, Ended, Tick
 from keep_storage.operations import PauseWorkflow
 from tests.runtime.world import script
 

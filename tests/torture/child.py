@@ -17,9 +17,9 @@ from msgspec.structs import replace
 
 import keep_actors
 from keep_actors import Backoff, DeployRefused, Grant, Keep, Policy
-from keep_actors.escalation import Escalation
+from keep_actors.api.escalation import Escalation
+from keep_actors.api.verdicts import Verdict
 from keep_actors.notices import Webhook
-from keep_actors.verdicts import Verdict
 from keep_storage.errors import Reason, Rejected
 from tests.torture.audit import Audit
 from tests.torture.boss import Boss

@@ -1,0 +1,155 @@
+"""The question that an unknown outcome is to a person: what was to be done, what is known, and what can be said.
+
+One structure for the library, the command line and the console. Never a matter for repair.
+"""
+
+import msgspec
+
+from keep_actors.api.expected import expected_of
+from keep_actors.api.verdicts import WHAT_IT_DOES, Verdict
+from keep_actors.connectors import Catalog, MutationCall, ParamsError
+from keep_storage import reads
+from keep_storage.ids import Millis
+from keep_storage.model import JournalEntry, Json, Mutation, MutationStatus, RunStatus, Workflow
+from keep_storage.transaction import Queries
+from keep_storage.transitions import UNCERTAIN
+
+
+class Tried(msgspec.Struct, frozen=True):
+    """One line of what was done about it."""
+
+    at: Millis
+    what: str
+
+
+class OpenVerdict(msgspec.Struct, frozen=True):
+    """Something a person can say, and what follows from it."""
+
+    verdict: Verdict
+    does: str
+
+
+class Escalation(msgspec.Struct, frozen=True):
+    """A call of which nobody knows whether it took effect."""
+
+    mutation_id: str
+    version: int
+    """Name it with the verdict: if anything has changed since, the verdict is refused."""
+    workflow_id: str
+    workflow: str
+    run_id: str
+    call: str
+    target: Json
+    """The parameters that say what is changed."""
+    params: Json
+    """All parameters, as the host saw them."""
+    title: str
+    """The script's own words. Not to be trusted."""
+    status: MutationStatus
+    is_parked: bool
+    """Only the events of its run, and those with an ordering key that it holds, wait; else the whole workflow does."""
+    why: str
+    sent_at: Millis | None
+    tried: list[Tried]
+    can_check: bool
+    """Whether the connector can be asked."""
+    next_check_at: Millis | None
+    how_to_check: str
+    """What a person can do to find out, in the connector's words."""
+    link: str | None
+    verdicts: list[OpenVerdict]
+    result_type: str = ""
+    """What the result of `happened` has to be, as in TypeScript; empty if the connector is not there."""
+    result_example: Json = ""
+    """A result that fits. For its shape: what is in it is made up."""
+
+
+def escalations(q: Queries, catalog: Catalog, workflow_id: str | None) -> list[Escalation]:
+    """Every open question about an outcome, oldest first: everywhere, or in one workflow."""
+    found = reads.workflow(q, workflow_id) if workflow_id is not None else None
+    workflows = [found] if found is not None else reads.workflows_needing_attention(q)
+    open_ones = [
+        (workflow, mutation)
+        for workflow in workflows
+        for mutation in reads.unsettled_mutations(q, workflow.id)
+        if mutation.status in UNCERTAIN and not _is_under_way(q, mutation)
+    ]
+    return [_escalation(q, catalog, *each) for each in sorted(open_ones, key=lambda each: each[1].id)]
+
+
+def _is_under_way(q: Queries, mutation: Mutation) -> bool:
+    """Whether its run is at work on it: nobody is asked before that has stopped."""
+    run = reads.run(q, mutation.run_id)
+    return run is not None and run.status is RunStatus.ACTIVE
+
+
+def _escalation(q: Queries, catalog: Catalog, workflow: Workflow, mutation: Mutation) -> Escalation:
+    name = f"{mutation.connector}.{mutation.method}"
+    target, how, link = _said_by_the_connector(catalog, name, mutation)
+    method = catalog.get(name)
+    expected = expected_of(method.signature) if method is not None else None
+    run = reads.run(q, mutation.run_id)
+    return Escalation(
+        mutation_id=mutation.id,
+        version=mutation.version,
+        workflow_id=workflow.id,
+        workflow=workflow.name,
+        run_id=mutation.run_id,
+        call=name,
+        target=target,
+        params=mutation.params,
+        title=mutation.title,
+        status=mutation.status,
+        is_parked=run is not None and run.parked,
+        why=mutation.error or "The process ended before the answer was recorded.",
+        sent_at=mutation.sent_at,
+        tried=_tried(reads.journal_of_run(q, mutation.run_id), mutation.id),
+        can_check=mutation.reconcilable,
+        next_check_at=mutation.next_reconcile_at,
+        how_to_check=how,
+        link=link,
+        verdicts=_verdicts(mutation),
+        result_type=expected.type if expected is not None else "",
+        result_example=expected.example if expected is not None else "",
+    )
+
+
+def _verdicts(mutation: Mutation) -> list[OpenVerdict]:
+    """None while the call is being made: nobody can tell before it has ended."""
+    if mutation.status is MutationStatus.IN_FLIGHT:
+        return []
+    may_try_again = mutation.reconcilable and mutation.status is MutationStatus.INDETERMINATE
+    return [OpenVerdict(name, does) for name, does in WHAT_IT_DOES.items() if name != "try_again" or may_try_again]
+
+
+def _said_by_the_connector(catalog: Catalog, name: str, mutation: Mutation) -> tuple[Json, str, str | None]:
+    """The target, how a person can check, and where. A connector that is not there any more says nothing."""
+    method = catalog.get(name)
+    if method is None:
+        return mutation.params, "", None
+    try:
+        params = method.decode_params(mutation.params)
+    except ParamsError:
+        return mutation.params, method.check_hint, None
+    call = MutationCall.of(mutation, params.values)
+    target = method.identity_of(params) if method.identity else mutation.params
+    return target, method.check_hint, method.check_url_of(call)
+
+
+class _Changed(msgspec.Struct):
+    mutation: str = ""
+    mutation_status: str | list[str] = ""
+    by: str = ""
+
+
+def _tried(journal: list[JournalEntry], mutation_id: str) -> list[Tried]:
+    lines: list[Tried] = []
+    for entry in journal:
+        changed = msgspec.json.decode(entry.changed, type=_Changed)
+        if changed.mutation != mutation_id:
+            continue
+        status = changed.mutation_status
+        now = status if isinstance(status, str) else status[-1]
+        who = f" by {changed.by}" if changed.by else ""
+        lines.append(Tried(entry.at, f"{now}{who}: {entry.why}" if entry.why else f"{now}{who}"))
+    return lines

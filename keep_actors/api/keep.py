@@ -1,0 +1,366 @@
+"""`Keep`: what an embedding service holds. Everything that can be asked of a runtime, and nothing that it is made of.
+
+Workflows are named by their id or by the name that their script declares. What is refused raises `Rejected` with a
+reason, and then nothing changed.
+"""
+
+from collections.abc import Iterable, Mapping
+
+import anyio
+import msgspec
+from anyio.lowlevel import checkpoint
+
+from keep_actors import permissions
+from keep_actors.api.expected import checked_result
+from keep_actors.api.keep_answers import Deployed, KeepAnswers
+from keep_actors.api.verdicts import Verdict, operation_for
+from keep_actors.authoring import admission
+from keep_actors.authoring.admission import version_number
+from keep_actors.host.host import Host
+from keep_actors.kernel import Clock, Directory
+from keep_actors.kernel.signal import Signal
+from keep_actors.permissions import Accepted, Grant, Needed
+from keep_actors.workflow.messages import Activate, Deploy, Do, Message, Stop
+from keep_sandbox.names import unfit_name
+from keep_storage import reads
+from keep_storage.errors import Reason, Rejected
+from keep_storage.model import Event, Json, Mutation, ScriptVersion, Workflow
+from keep_storage.operations import (
+    AmendResult,
+    ArchiveWorkflow,
+    ClearWorkflowError,
+    PauseWorkflow,
+    Publish,
+    PublishEvents,
+    ResumeWorkflow,
+    RunNow,
+    SkipEvent,
+    UnarchiveWorkflow,
+)
+
+
+class Keep(KeepAnswers):
+    """A running runtime. Made by `keep_actors.open`."""
+
+    def __init__(
+        self,
+        host: Host,
+        directory: Directory[Message],
+        clock: Clock,
+        committed: Signal,
+        accepted: Accepted,
+    ) -> None:
+        super().__init__(host, directory, committed)
+        self._clock = clock
+        self._accepted: Accepted = accepted
+        self._naming = anyio.Lock()
+
+    # What people want.
+
+    async def deploy(
+        self,
+        source: str,
+        *,
+        workflow: str | None = None,
+        new: bool | None = None,
+        author: str = "",
+        grants: Iterable[str | Grant] | Accepted | None = None,
+        timezone: str | None = None,
+        major: bool = False,
+        start: bool = True,
+        drop: Iterable[str] = (),
+        move: Mapping[str, str] | None = None,
+        by: str = "",
+    ) -> Deployed:
+        """Check a script and make it the one that runs. Waits for the run that is under way, if there is one.
+
+        The first script with a name makes a new workflow, version 1.0, and starts it unless `start` is false. A changed
+        script becomes the next minor version (the next major one with `major`) of the `workflow` that is named, by id
+        or by name: the name inside of a script is its author's word, and replaces nothing. The script that runs, once
+        more, is no new version and needs no `workflow`. `new` says whether there may be one already: true, it is
+        refused if there is; false, if there is not.
+
+        `author` is whose words these are, as you know it; a script by another author than the newest version's is a new
+        major version. Events and states stay. Whatever is deployed ends the maintenance of its workflow: it is tried
+        again.
+        What has an interval runs at once if it is new or changed, what has cron at its next time; `timezone` is that of
+        cron schedules: UTC at first, then what it was. `grants` are the permissions it is given (`"declared"`: those
+        that it names, `"all"`: every one there is); a minor version keeps those of its major one.
+
+        Events that wait in a topic that the script does not declare any more are skipped if it is in `drop`, or go to
+        another topic with `move` (`{"old": "new"}`).
+
+        Raises `DeployRefused` with every problem, `PermissionsNeeded` with the list to accept, or `EventsWouldWait`
+        with the topics to drop or to move; then nothing changed.
+
+        ```python
+        deployed = await keep.deploy(Path("mail_to_sheets.js").read_text(), grants=["gmail.search", "sheets.appendRow"])
+        print(deployed.workflow_id, deployed.version)
+        ```
+        """
+        if author and (why := unfit_name(author)):
+            raise ValueError(f"the author {author!a} {why}")
+        host = self._host
+        inspection = await host.pool.inspect(source, host.catalog.kinds())
+        name = (inspection.declaration.name if inspection.declaration else None) or ""
+        now, policy = host.time.now(), host.policy_of(name)
+        declared = admission.checked(inspection, host.catalog.kinds(), timezone or "UTC", policy, now)
+        needed = permissions.needed((use.name for use in inspection.uses), host.catalog)
+        accepted = self._accepted if grants is None else grants
+        named = [] if isinstance(accepted, str) else [permissions.as_grant(each) for each in accepted]
+        permissions.check_known(named, host.catalog)
+        message = Deploy(
+            source,
+            declared,
+            is_meant=workflow is not None,
+            author=author,
+            needed=needed,
+            grants=named,
+            accepted=self._accepts(accepted, needed),
+            timezone=timezone,
+            is_major=major,
+            start=start,
+            by=by,
+            drop=tuple(drop),
+            move=tuple((move or {}).items()),
+        )
+        workflow_id, version = await self._hand_over(workflow, new, name, message)
+        return Deployed(workflow_id, name, f"{version.major}.{version.minor}")
+
+    async def rollback(
+        self,
+        workflow: str,
+        version: str,
+        *,
+        drop: Iterable[str] = (),
+        move: Mapping[str, str] | None = None,
+        by: str = "",
+    ) -> Deployed:
+        """Make an earlier version of the script run again. Events and states stay; what is pending goes on with it.
+
+        `drop` and `move` are as for `deploy`. Raises `EventsWouldWait` with the topics to drop or to move.
+
+        ```python
+        await keep.rollback("mail to sheets", "1.0", by="alice")
+        ```
+        """
+        activate = Activate(version_number(version), by, tuple(drop), tuple((move or {}).items()))
+        return await self._activate(workflow, activate)
+
+    async def pause(self, workflow: str, *, by: str = "") -> Workflow:
+        """Start no more runs, and make no more calls: a call that is on its way comes to its end, and its run stops
+        before the next one. Events are kept.
+
+        ```python
+        await keep.pause("mail to sheets", by="alice")
+        ```
+        """
+        return await self._do(workflow, lambda workflow_id: PauseWorkflow(workflow_id, by))
+
+    async def resume(self, workflow: str, *, by: str = "") -> Workflow:
+        """Run again. An error that waits for a person is not cleared by this.
+
+        ```python
+        await keep.resume("mail to sheets", by="alice")
+        ```
+        """
+        return await self._do(workflow, lambda workflow_id: ResumeWorkflow(workflow_id, by))
+
+    async def archive(self, workflow: str, *, by: str = "") -> Workflow:
+        """End a workflow. Its history stays readable, and its name is free again.
+
+        It makes no further call. What waits for a person's approval is refused by this; what may have happened outside
+        is still looked into, and asked about. `unarchive` brings it back.
+
+        ```python
+        await keep.archive("mail to sheets", by="alice")
+        ```
+        """
+        return await self._do(workflow, lambda workflow_id: ArchiveWorkflow(workflow_id, by))
+
+    async def unarchive(self, workflow: str, *, by: str = "") -> Workflow:
+        """Bring an archived workflow back, paused. Refused while another one has its name.
+
+        A name is that of the newest archived workflow that has it; the others are named by their id.
+
+        ```python
+        await keep.archive("mail to sheets", by="alice")
+        await keep.unarchive("mail to sheets", by="alice")
+        await keep.resume("mail to sheets", by="alice")
+        ```
+        """
+        archived = await self._host.reading.read(lambda q: reads.archived_by_name(q, workflow))
+        named = workflow if archived is None else archived.id
+        return await self._do(named, lambda workflow_id: UnarchiveWorkflow(workflow_id, by))
+
+    async def stop_run(self, workflow: str, *, run_id: str | None = None, by: str = "", why: str = "") -> str:
+        """End the run that is under way at its next call: what it did stays done. Returns its id.
+
+        Its handler runs again at its next time; a consumer when something new comes, or after the longest wait between
+        two tries (`Policy.retry.cap_ms`). Refused if no run is under way, or another one than `run_id`.
+
+        ```python
+        await keep.stop_run("digest", by="alice", why="the wrong list")
+        ```
+        """
+        found = await self._find(workflow)
+        return await self._directory.ask(found.id, Stop(run_id, by, why))
+
+    async def run_now(self, workflow: str, *, by: str = "") -> Workflow:
+        """Queue every producer and every job, whatever its schedule. Refused while a run is active.
+
+        ```python
+        await keep.run_now("mail to sheets", by="alice")
+        await keep.wait_idle()
+        ```
+        """
+        return await self._do(workflow, lambda workflow_id: RunNow(workflow_id, by))
+
+    async def skip_event(self, workflow: str, topic: str, message_id: str, *, by: str = "", why: str = "") -> Event:
+        """Skip a pending event: no run will take it. An event that a run holds is refused.
+
+        ```python
+        await keep.skip_event("mail to sheets", "email.received", "m-17", by="alice", why="spam")
+        ```
+        """
+        return await self._do(workflow, lambda workflow_id: SkipEvent(workflow_id, topic, message_id, by, why))
+
+    async def clear_error(self, workflow: str, *, by: str, why: str = "") -> Workflow:
+        """Say "I fixed it": the workflow goes on. Refused while the error is a question about a mutation's outcome.
+
+        ```python
+        await keep.clear_error("mail to sheets", by="alice", why="signed in again")
+        ```
+        """
+        return await self._do(workflow, lambda workflow_id: ClearWorkflowError(workflow_id, by, why))
+
+    async def resolve(
+        self,
+        mutation_id: str,
+        verdict: Verdict,
+        *,
+        by: str,
+        why: str = "",
+        result: object = None,
+        version: int | None = None,
+    ) -> Mutation:
+        """Say what became of a call whose outcome nobody knows: the workflow goes on from there.
+
+        `happened` (with the `result` that `next` is given), `did_not_happen` (the events are released, and a fresh run
+        takes them), `skip` (the events are skipped, and `next` is told so) or `try_again` (the connector is asked anew,
+        if it can tell). `version` is that of the mutation you looked at: if it has changed since, or if somebody was
+        first, this is refused. The `result` has to be what the connector's method returns (`unknowns` shows the type
+        and an example): `ResultRefused` says what does not fit, and then nothing was written. So does it if this
+        runtime has no such connector. Until `next` has used it, `amend` puts it right.
+
+        ```python
+        [question] = await keep.unknowns("mail to sheets")
+        await keep.resolve(question.mutation_id, "happened", by="alice", result={"rowId": "r7"})
+        ```
+        """
+        found = await self._mutation(mutation_id)
+        text = self._checked(found, result) if verdict == "happened" else ""
+        operation = operation_for(found.id, verdict, by, why, text, version, self._host.time.now())
+        return await self._directory.ask(found.workflow_id, Do(operation))
+
+    async def amend(
+        self, mutation_id: str, *, result: object, by: str, why: str = "", version: int | None = None
+    ) -> Mutation:
+        """Put right the result that a person gave with `happened`, as long as `next` has not used it.
+
+        Checked as in `resolve`, and refused once `next` has run with it, or a run has entered its item again: also for
+        a run that is under way now, for whose end this waits. The journal has both results, `by` and `why`.
+
+        ```python
+        await keep.amend(mutation_id, result={"rowId": "r8"}, by="alice", why="I misread the sheet")
+        ```
+        """
+        found = await self._mutation(mutation_id)
+        operation = AmendResult(found.id, self._checked(found, result), by, why, version)
+        return await self._directory.ask(found.workflow_id, Do(operation))
+
+    async def publish(
+        self, workflow: str, topic: str, *, message_id: str, title: str, payload: object = None
+    ) -> tuple[Event, ...]:
+        """Put an event into a topic from outside, as a webhook of the embedding service would.
+
+        A message id that exists already is the same event: while it is pending its title and payload are replaced.
+
+        ```python
+        await keep.publish("orders", "order.paid", message_id="o-1", title="Order o-1", payload={"total": 12})
+        ```
+        """
+        found = await self._find(workflow)
+        encoded = msgspec.json.encode(payload).decode()
+        limit = self._host.policy_of(found.name).payload_bytes_max
+        if len(encoded.encode()) > limit:
+            raise ValueError(f"the payload of {message_id!r} has more than {limit} bytes; publish an id instead")
+        event = Publish(self._host.ids.new("evt"), topic, message_id, title, encoded)
+        return await self._directory.ask(found.id, Do(PublishEvents(found.id, (event,))))
+
+    async def wait_idle(self) -> None:
+        """Return once nothing is running and nothing is due: everything there was to do now is done, or waits.
+
+        ```python
+        await keep.wait_idle()
+        ```
+        """
+        while True:
+            await self._directory.wait_empty()
+            due = self._clock.next_at
+            if not len(self._directory) and (due is None or due > self._host.time.now()):
+                return
+            await checkpoint()
+
+    # How.
+
+    async def _mutation(self, mutation_id: str) -> Mutation:
+        found = await self._host.reading.read(lambda q: reads.mutation(q, mutation_id))
+        if found is None:
+            raise Rejected(Reason.MUTATION_NOT_FOUND, f"There is no mutation {mutation_id!r}.")
+        return found
+
+    def _checked(self, mutation: Mutation, result: object) -> Json:
+        """What a person says a call returned. Raises `ResultRefused`."""
+        call = f"{mutation.connector}.{mutation.method}"
+        return checked_result(self._host.catalog.get(call), call, result)
+
+    def _accepts(self, accepted: object, needed: list[Needed]) -> list[str]:
+        """The permissions that are granted without being named one by one."""
+        match accepted:
+            case "declared":
+                return [each.permission for each in needed]
+            case "all":
+                return sorted({method.permission for method in self._host.catalog.methods.values()})
+            case _:
+                return []
+
+    async def _hand_over(
+        self, workflow: str | None, new: bool | None, name: str, message: Deploy
+    ) -> tuple[str, ScriptVersion]:
+        """Give the script to its workflow's actor. Of two with one new name, the second finds the first's."""
+        async with self._naming:
+            if (known := await self._meant(workflow, new, name)) is None:
+                if workflow is None and self._host.has_own_policy(name):
+                    raise admission.has_settings(name)
+                workflow_id = self._host.ids.new("wf")
+                return workflow_id, await self._directory.ask(workflow_id, message)
+        return known.id, await self._directory.ask(known.id, message)
+
+    async def _meant(self, workflow: str | None, new: bool | None, name: str) -> Workflow | None:
+        """The workflow that a script is for; None: a new one. Raises `DeployRefused` or `Rejected`."""
+        if new and workflow not in (None, name):
+            raise admission.other_name(name, workflow or "")
+        if workflow is None or new:
+            known = await self._host.reading.read(lambda q: reads.workflow_by_name(q, name))
+        elif workflow == name and new is None:
+            known = await self._look_for(workflow)
+        else:
+            known = await self._find(workflow)
+        if known is None and new is False:
+            raise Rejected(Reason.WORKFLOW_NOT_FOUND, f"There is no workflow {name!r}.")
+        if known is not None and new:
+            raise admission.not_new(known)
+        if known is not None and known.name != name:
+            raise admission.other_name(name, known.name)
+        return known

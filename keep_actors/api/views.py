@@ -1,0 +1,410 @@
+"""What people see: what came in, what was done about it, why something is stuck, and what they can do. Reads only."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Final, Literal
+
+import msgspec
+
+from keep_actors.api import overdue, standing
+from keep_actors.api.overdue import Moment
+from keep_actors.api.standing import RunView
+from keep_actors.run.missing import missing_methods
+from keep_actors.text.call_text import preview
+from keep_actors.text.visible import head
+from keep_storage import item_reads, reads
+from keep_storage.errors import Reason, Rejected
+from keep_storage.ids import Millis
+from keep_storage.model import (
+    PEEK_MAX,
+    Approval,
+    Event,
+    EventStatus,
+    HandlerKind,
+    Item,
+    JournalEntry,
+    Json,
+    Mutation,
+    MutationStatus,
+    Run,
+    RunStatus,
+    ScriptVersion,
+    Workflow,
+    WorkflowStatus,
+)
+from keep_storage.transaction import Queries
+from keep_storage.transitions import POST_MUTATION, UNCERTAIN
+
+
+class Output(msgspec.Struct, frozen=True):
+    """Something that was done outside, or was to be: the script's words for it, and what the host saw."""
+
+    mutation_id: str
+    run_id: str
+    title: str
+    """The script's own words. Not to be trusted: `call` and `params` are what the host saw."""
+    call: str
+    params: Json
+    status: MutationStatus
+    result: Json | None
+    error: str
+    at: Millis
+
+
+class Input(msgspec.Struct, frozen=True):
+    """Something that came in, and all that was done about it."""
+
+    seq: int
+    """Append order: `before` of the next page."""
+    topic: str
+    message_id: str
+    title: str
+    status: EventStatus
+    at: Millis
+    is_stale: bool
+    """It has been pending for longer than the policy's `stale_after_ms`."""
+    held_by: str | None
+    """The run that holds it, if one does."""
+    attempt: int
+    """Grows each time that a run lets go of it again without having done anything about it."""
+    outputs: list[Output]
+
+
+class Explanation(msgspec.Struct, frozen=True):
+    """Why a run is where it is."""
+
+    run: RunView
+    workflow: Workflow
+    selected: list[Event]
+    """The events it reserved."""
+    attempted: list[Output]
+    why: str
+    """Why it does not go on, or how what stopped it was settled; empty if it goes on, or is done."""
+    can_do: list[str]
+    """What a person can do about it."""
+    journal: list[JournalEntry]
+    item: str | None = None
+    """The item that it left for a person to decide about."""
+
+
+class Question(msgspec.Struct, frozen=True):
+    """May this recorded call be made?"""
+
+    approval_id: str
+    workflow_id: str
+    run_id: str
+    title: str
+    """The script's own words. Not to be trusted: `call` and `params` are what the host saw, and what would be sent."""
+    call: str
+    params: Json
+    asked_at: Millis
+    expires_at: Millis | None
+
+
+class BlastRadius(msgspec.Struct, frozen=True):
+    """What runs of one version have touched. Each list is cut at `limit`; `is_cut` says whether one was."""
+
+    version: str
+    events: list[Event]
+    mutations: list[Output]
+    items: list[Item]
+    is_cut: bool
+
+
+class Proposed(msgspec.Struct, frozen=True):
+    """A repair that waits for a person."""
+
+    workflow_id: str
+    version: str
+    source: str
+    note: str
+    """The maintainer's own words."""
+    diff: str
+    """From the script that failed to the proposed one, as a unified diff."""
+    error: str
+    blast_radius: BlastRadius
+
+
+_Kind = Literal["approval", "repair", "maintenance", "unknown", "error", "failing", "stale", "expired"]
+
+
+class Attention(msgspec.Struct, frozen=True):
+    """Something that waits for a person."""
+
+    workflow_id: str
+    workflow: str
+    kind: _Kind
+    words: str
+    run_id: str | None
+    about: str | None
+    """The approval, the mutation or the proposed version to be answered about; the handler or topic that is overdue."""
+    can_do: str
+    item: str | None = None
+    """The item of a job to be skipped or reprocessed."""
+
+
+CAN_DO: Final[Mapping[RunStatus, str]] = {
+    RunStatus.ACTIVE: "Wait: it is under way. To end it at its next call, stop it, or pause the workflow.",
+    RunStatus.COMMITTED: "",
+    RunStatus.CRASHED: "Nothing: it was carried on by another run, or will be.",
+    RunStatus.PAUSED_TRANSIENT: "Nothing: it is tried again by itself.",
+    RunStatus.PAUSED_APPROVAL: "Put right what the error says, then clear the error of the workflow.",
+    RunStatus.PAUSED_RECONCILIATION: "Find out whether the call took effect, and say so. Its events are held.",
+    RunStatus.FAILED_LOGIC: "Deploy a repaired script: what waits goes on with it.",
+    RunStatus.FAILED_INTERNAL: "Read the log and report it; then clear the error of the workflow.",
+}
+"""What a person can do about a run that stopped this way."""
+
+_CAN_DO_SINCE: Final[Mapping[str, str]] = {
+    standing.RESOLVED: "",
+    standing.INTERRUPTED: "Start a runtime: it settles what was cut off, and goes on.",
+}
+"""The same, of one whose status is history."""
+
+assert set(CAN_DO) == set(RunStatus), "every status says what can be done"
+
+
+def outputs(q: Queries, workflow_id: str, limit: int, before: str | None) -> list[Output]:
+    """What was done outside, newest first."""
+    found = reads.outputs(q, workflow_id, limit=limit, **({"before": before} if before else {}))
+    return [_output(each) for each in found]
+
+
+def calls(mutations: Iterable[Mutation]) -> list[Output]:
+    """Lines of the ledger as people see them."""
+    return [_output(each) for each in mutations]
+
+
+def inputs(q: Queries, workflow_id: str, limit: int, before: int | None, stale_before: Millis) -> list[Input]:
+    """What came in from outside, newest first, each with what was done about it."""
+    found = reads.inputs(q, workflow_id, limit=limit, **({"before": before} if before else {}))
+    return [_input(q, each.topic, each.event, stale_before) for each in found]
+
+
+def runs(q: Queries, workflow: Workflow, limit: int, before: str | None, *, is_owned: bool = True) -> list[RunView]:
+    """Its runs, newest first, and how each stands now. `is_owned`: a runtime has the file."""
+    found = reads.runs(q, workflow.id, limit=limit, **({"before": before} if before else {}))
+    return [standing.view(q, each, workflow, is_owned=is_owned) for each in found]
+
+
+def explain(q: Queries, run_id: str, *, is_owned: bool = True) -> Explanation | None:
+    """All there is to know about a run. None if there is no such run. `is_owned`: a runtime has the file."""
+    found = reads.run(q, run_id)
+    if found is None:
+        return None
+    workflow = reads.workflow(q, found.workflow_id)
+    assert workflow is not None, "a run has its workflow"
+    run = standing.view(q, found, workflow, is_owned=is_owned)
+    item = _item_in_need(q, found)
+    can_do = _CAN_DO_SINCE.get(run.standing, _can_do(found, item))
+    return Explanation(
+        run=run,
+        workflow=workflow,
+        selected=reads.events_of_run(q, run.id),
+        attempted=[_output(each) for each in reads.mutations_of_run(q, run.id)],
+        why=_why(run, workflow),
+        can_do=[can_do] if can_do else [],
+        journal=reads.journal_of_run(q, run.id),
+        item=item,
+    )
+
+
+def approvals(q: Queries, workflow_id: str | None) -> list[Question]:
+    """The recorded calls that wait for a person, oldest first."""
+    return [_question(q, each) for each in reads.open_approvals(q, workflow_id)]
+
+
+def _question(q: Queries, approval: Approval) -> Question:
+    mutation = reads.mutation(q, approval.mutation_id)
+    assert mutation is not None, "an approval is about a mutation"
+    return Question(
+        approval_id=approval.id,
+        workflow_id=approval.workflow_id,
+        run_id=mutation.run_id,
+        title=mutation.title,
+        call=f"{mutation.connector}.{mutation.method}",
+        params=mutation.params,
+        asked_at=approval.requested_at,
+        expires_at=approval.expires_at,
+    )
+
+
+def blast_radius(q: Queries, workflow_id: str, number: tuple[int, int], limit: int = PEEK_MAX) -> BlastRadius:
+    """What runs of a version have touched. Raises `Rejected`."""
+    version = reads.version_by_number(q, workflow_id, *number)
+    if version is None:
+        raise Rejected(Reason.VERSION_NOT_FOUND, f"There is no version {number[0]}.{number[1]}.")
+    events = reads.events_of_version(q, version.id, limit=limit)
+    mutations = reads.mutations_of_version(q, version.id, limit=limit)
+    items = reads.items_of_version(q, version.id, limit=limit)
+    is_cut = max(len(events), len(mutations), len(items)) >= limit
+    return BlastRadius(_number(version), events, [_output(each) for each in mutations], items, is_cut)
+
+
+def proposal(q: Queries, workflow_id: str) -> Proposed | None:
+    """The repair that waits for a person, if one does."""
+    task, workflow = reads.open_task(q, workflow_id), reads.workflow(q, workflow_id)
+    if task is None or task.held_version_id is None or workflow is None or workflow.active_version_id is None:
+        return None
+    old, new = reads.version(q, workflow.active_version_id), reads.version(q, task.held_version_id)
+    run = reads.run(q, task.run_id)
+    assert old is not None and new is not None and run is not None, "a proposal is between two versions"  # noqa: PT018
+    # Only who looks at a proposal loads it.
+    import difflib
+
+    lines = difflib.unified_diff(
+        old.source.splitlines(), new.source.splitlines(), _number(old), _number(new), lineterm=""
+    )
+    radius = blast_radius(q, workflow_id, (old.major, old.minor))
+    return Proposed(workflow_id, _number(new), new.source, task.problem, "\n".join(lines), run.error_message, radius)
+
+
+def attention(q: Queries, at: Moment) -> list[Attention]:
+    """Everything that waits for a person, and everything that has waited for long."""
+    found = {each.id: each for each in [*reads.workflows_needing_attention(q), *overdue.workflows(q, at)]}
+    return [each for _, workflow in sorted(found.items()) for each in attention_of(q, workflow, at)]
+
+
+def attention_of(q: Queries, workflow: Workflow, at: Moment) -> Iterator[Attention]:
+    """What of one workflow waits for a person."""
+
+    def needs(
+        kind: _Kind, words: str, run_id: str | None, about: str | None, can_do: str, item: str | None = None
+    ) -> Attention:
+        return Attention(workflow.id, workflow.name, kind, words, run_id, about, can_do, item)
+
+    asked = [_question(q, each) for each in reads.open_approvals(q, workflow.id)]
+    for question in asked:
+        title = head(question.title, _TITLE_CHARS_MAX) or "A call"
+        words = f"{title}: {question.call} {preview(question.params)}"
+        yield needs("approval", words, question.run_id, question.approval_id, _ANSWER_IT)
+    if workflow.status is WorkflowStatus.ARCHIVED:
+        yield from _left_behind(q, workflow, at, needs)
+        return
+    task = reads.open_task(q, workflow.id)
+    if task is not None and task.held_version_id is not None:
+        held = reads.version(q, task.held_version_id)
+        about = _number(held) if held is not None else None
+        yield needs("repair", task.problem or "A repair waits.", task.run_id, about, "Look at it; accept or refuse it.")
+    elif workflow.maintenance:
+        run = reads.run(q, workflow.maintenance_run_id or "")
+        words = workflow.error or (run.error_message if run is not None else "")
+        yield needs("maintenance", words, workflow.maintenance_run_id, None, CAN_DO[RunStatus.FAILED_LOGIC])
+    elif workflow.error and workflow.error_run_id not in {each.run_id for each in asked}:
+        yield _error(q, workflow, at, needs)
+    yield from _parked_doubts(q, workflow, at, needs)
+    for each in overdue.overdue_of(q, workflow, at):
+        yield needs(each.kind, each.words, None, each.about, each.can_do)
+
+
+_OPEN_WITH_IT: Final = "Open the runtime with the connector: the workflow goes on by itself then."
+_TITLE_CHARS_MAX: Final = 200
+"""The script's own words for a call do not push the call out of sight."""
+_ANSWER_IT: Final = "Approve it, or reject it: then what it is about is skipped, or with `retry` prepared anew."
+
+
+_IS_MADE: Final = "is being made, though its workflow is archived."
+_WAS_MADE: Final = "was being made when its process ended: nobody knows whether it happened."
+_IS_UNKNOWN: Final = "may have happened: nobody knows."
+
+
+def _left_behind(q: Queries, workflow: Workflow, at: Moment, needs: Callable[..., Attention]) -> Iterator[Attention]:
+    """Nothing of an archived workflow runs, so nothing has to be put right; what may have happened is still asked."""
+    for doubt in reads.unsettled_mutations(q, workflow.id):
+        if doubt.status in UNCERTAIN:
+            made = _IS_MADE if at.is_owned else _WAS_MADE
+            became = made if doubt.status is MutationStatus.IN_FLIGHT else _IS_UNKNOWN
+            words = doubt.error or f"{doubt.connector}.{doubt.method} {became}"
+            yield needs("unknown", words, doubt.run_id, doubt.id, _about(doubt, at))
+
+
+def _parked_doubts(q: Queries, workflow: Workflow, at: Moment, needs: Callable[..., Attention]) -> Iterator[Attention]:
+    """Of runs beside their workflow; an approved call that is being made is no doubt yet."""
+    for parked in reads.parked_runs(q, workflow.id):
+        is_asked = parked.status is RunStatus.PAUSED_APPROVAL or parked.id == workflow.error_run_id
+        doubt = None if is_asked else _doubt(q, parked.id)
+        if doubt is not None:
+            yield needs("unknown", f"{parked.error_message} (parked)", parked.id, doubt.id, _about(doubt, at))
+
+
+def _error(q: Queries, workflow: Workflow, at: Moment, needs: Callable[..., Attention]) -> Attention:
+    run = reads.run(q, workflow.error_run_id) if workflow.error_run_id is not None else None
+    if run is None:
+        return needs("error", workflow.error, None, None, "Put it right, then clear the error of the workflow.")
+    doubt = _doubt(q, run.id)
+    if doubt is None:
+        item = _item_in_need(q, run)
+        can_do = _OPEN_WITH_IT if missing_methods(workflow.error_about) else _can_do(run, item)
+        return needs("error", workflow.error, run.id, None, can_do, item)
+    return needs("unknown", workflow.error, run.id, doubt.id, _about(doubt, at))
+
+
+def _doubt(q: Queries, run_id: str) -> Mutation | None:
+    """The call of a run of which nobody knows whether it took effect."""
+    return next((each for each in reads.mutations_of_run(q, run_id) if each.status in UNCERTAIN), None)
+
+
+def _item_in_need(q: Queries, run: Run) -> str | None:
+    """The item that a run of a job left for a person to decide about, until somebody has."""
+    found = item_reads.item_in_need(q, run.id) if run.kind is HandlerKind.JOB else None
+    return None if found is None else found.item_id
+
+
+def _can_do(run: Run, item: str | None) -> str:
+    if item is None:
+        return CAN_DO[run.status]
+    return f"Look at item {item!r}; then skip or reprocess it, and clear the error of the workflow."
+
+
+def _about(doubt: Mutation, at: Moment) -> str:
+    if doubt.status is MutationStatus.IN_FLIGHT and at.is_owned:
+        return "Wait: the call is being made. What came of it is known when it has ended."
+    is_asked = doubt.status is MutationStatus.NEEDS_RECONCILE
+    wait = "The connector is being asked, so you may wait. " if is_asked else ""
+    return f"{wait}{CAN_DO[RunStatus.PAUSED_RECONCILIATION]}"
+
+
+def _number(version: ScriptVersion) -> str:
+    return f"{version.major}.{version.minor}"
+
+
+def _why(run: RunView, workflow: Workflow) -> str:
+    if run.standing == standing.INTERRUPTED:
+        return "Its process ended while it was under way."
+    if run.status in (RunStatus.ACTIVE, RunStatus.COMMITTED):
+        return ""
+    place = f" (script {run.error_place})" if run.error_place else ""
+    goes_on = (workflow.pending_retry_run_id == run.id or run.parked) and run.mutation_outcome in POST_MUTATION
+    waits = " It waits for its `next`." if goes_on else ""
+    if run.standing == standing.RESOLVED:
+        return f"It stopped in {run.phase} over something that is settled: {run.settled}.{waits}"
+    return f"{run.status} in {run.phase}: {run.error_message or 'no words were left'}{place}.{waits}"
+
+
+def _input(q: Queries, topic: str, event: Event, stale_before: Millis) -> Input:
+    return Input(
+        seq=event.seq,
+        topic=topic,
+        message_id=event.message_id,
+        title=event.title,
+        status=event.status,
+        at=event.created_at,
+        is_stale=event.status is EventStatus.PENDING and event.created_at < stale_before,
+        held_by=event.reserved_by_run_id,
+        attempt=event.attempt,
+        outputs=[_output(each) for each in reads.mutations_of_event(q, event.id)],
+    )
+
+
+def _output(mutation: Mutation) -> Output:
+    return Output(
+        mutation_id=mutation.id,
+        run_id=mutation.run_id,
+        title=mutation.title,
+        call=f"{mutation.connector}.{mutation.method}",
+        params=mutation.params,
+        status=mutation.status,
+        result=mutation.result,
+        # Files of earlier versions still have the doubt of what was settled.
+        error="" if mutation.status is MutationStatus.APPLIED else mutation.error,
+        at=mutation.updated_at,
+    )

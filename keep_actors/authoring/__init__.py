@@ -1,0 +1,1 @@
+"""Help for authors of scripts: checks, types, prompts and dry runs. Changes nothing."""

@@ -1,0 +1,196 @@
+"""Decide whether a script may be deployed, under which name, and as which version. Pure."""
+
+from collections.abc import Collection, Mapping
+
+import msgspec
+
+from keep_actors.host.script import Declared
+from keep_actors.policy import Policy
+from keep_actors.run.schedule import ScheduleError, next_run_at, zone
+from keep_sandbox.declaration import PROBLEMS_SHOWN_MAX, Code, Declaration, Inspection, Problem, near
+from keep_sandbox.invocation import MethodKind
+from keep_sandbox.outcomes import Place
+from keep_storage.errors import Reason, Rejected
+from keep_storage.ids import Millis
+from keep_storage.model import ScriptVersion, Workflow
+
+
+class DeployRefused(Exception):
+    """The script was not deployed, and nothing changed. `problems` says what is wrong and where, with hints."""
+
+    def __init__(self, problems: list[Problem], count: int) -> None:
+        shown = "\n".join(f"  {_line(problem)}" for problem in problems)
+        more = f"\n  … and {count - len(problems)} more" if count > len(problems) else ""
+        super().__init__(f"the script has {count} problem(s) and was not deployed:\n{shown}{more}")
+        self.problems = problems
+        self.count = count
+
+
+class NameTaken(DeployRefused):
+    """The name of the script is that of something which the caller did not say is meant: it is in `name`."""
+
+    def __init__(self, name: str, message: str, hint: str) -> None:
+        super().__init__([Problem(code=Code.NAME_TAKEN, message=message, hint=hint)], 1)
+        self.name = name
+
+
+def checked(
+    inspection: Inspection, methods: Mapping[str, MethodKind], timezone: str, policy: Policy, now: Millis
+) -> Declared:
+    """What the script declares, if nothing is wrong with it. Raises `DeployRefused` with every problem."""
+    problems = list(inspection.problems)
+    count = inspection.problem_count
+    declaration = inspection.declaration
+    if declaration is not None:
+        astray = _zone_problems(timezone)
+        found = [
+            *astray,
+            *_schedule_problems(declaration, "UTC" if astray else timezone, policy, now),
+            *_name_problems(declaration),
+            *_unknown_methods(inspection, methods),
+        ]
+        found = [_placed(problem, inspection.places) for problem in found]
+        problems, count = [*problems, *found], count + len(found)
+    if problems or declaration is None:
+        raise DeployRefused(problems[:PROBLEMS_SHOWN_MAX], count)
+    return Declared.of(inspection, methods)
+
+
+def runs_already(source: str, active: ScriptVersion | None) -> bool:
+    """Whether deploying this replaces nothing, so that no workflow has to be named."""
+    return active is not None and active.source == source
+
+
+def place_of(
+    source: str,
+    author: str,
+    active: ScriptVersion | None,
+    latest: ScriptVersion | None,
+    *,
+    is_major: bool = False,
+) -> tuple[ScriptVersion | None, tuple[int, int]]:
+    """The version that this source is already (the one that runs, or the newest), and the number it has or will have.
+
+    Words of another author are another major version: grants were given for those that people looked at.
+    """
+    versions = [] if is_major else [each for each in (active, latest) if each is not None and each.source == source]
+    if versions:
+        return versions[0], (versions[0].major, versions[0].minor)
+    by_another = latest is not None and latest.author != author
+    return None, next_number(latest, is_major=is_major or by_another)
+
+
+def next_number(latest: ScriptVersion | None, *, is_major: bool) -> tuple[int, int]:
+    """The number of the version after the latest."""
+    if latest is None:
+        return 1, 0
+    return (latest.major + 1, 0) if is_major else (latest.major, latest.minor + 1)
+
+
+def _zone_problems(timezone: str) -> list[Problem]:
+    """The zone is kept with the workflow: a later script may have a schedule, even if this one has none."""
+    try:
+        zone(timezone)
+    except ScheduleError as error:
+        return [Problem(code=Code.SCHEDULE_INVALID, message=str(error), hint="deploy with another `timezone`")]
+    return []
+
+
+def taken(workflow: Workflow) -> NameTaken:
+    """A script that would replace another one, and the caller did not say so."""
+    message = f"there is a workflow {workflow.name!r} already ({workflow.id}), whose script is another one"
+    hint = (
+        f"say that it is meant (`workflow={workflow.name!r}`, in a shell `--workflow`), or give the script another name"
+    )
+    return NameTaken(workflow.name, message, hint)
+
+
+def not_new(workflow: Workflow) -> NameTaken:
+    """A script that was to be a new workflow, and has the name of one."""
+    message = f"there is a workflow {workflow.name!r} already ({workflow.id}), and this was to be a new one"
+    return NameTaken(workflow.name, message, "give the script another name, or archive that workflow first")
+
+
+def has_settings(name: str) -> NameTaken:
+    """A new script with a name for which `open(policies=...)` has settings, and the caller did not name it."""
+    message = f"this runtime has settings for a workflow {name!r} (`policies`), and nobody said that this is the one"
+    hint = f"say that it is meant (`workflow={name!r}`, in a shell `--new --workflow`), or give the script another name"
+    return NameTaken(name, message, hint)
+
+
+def other_name(name: str, workflow: str) -> DeployRefused:
+    """A script for one workflow that bears the name of another."""
+    message = f"the script is named {name!r} and is to be deployed as workflow {workflow!r}"
+    hint = "give it the name of its workflow, or deploy it without naming one"
+    return DeployRefused([Problem(code=Code.NAME_DIFFERS, message=message, hint=hint)], 1)
+
+
+def _placed(problem: Problem, places: Mapping[str, Place]) -> Problem:
+    """With the place of the handler that it speaks of, or of its schedule; else of the beginning."""
+    if problem.place is not None:
+        return problem
+    handler = problem.handler or ""
+    schedule = places.get(f"{handler}.schedule") if problem.code is Code.SCHEDULE_INVALID else None
+    return msgspec.structs.replace(problem, place=schedule or places.get(handler) or Place(1, 1))
+
+
+def _schedule_problems(declaration: Declaration, timezone: str, policy: Policy, now: Millis) -> list[Problem]:
+    problems: list[Problem] = []
+    for group, handlers in (("producers", declaration.producers), ("jobs", declaration.jobs)):
+        for name, handler in handlers.items():
+            try:
+                next_run_at(handler.schedule, timezone, policy.producer_interval_ms, now)
+            except ScheduleError as error:
+                hint = 'write `{interval: "5m"}` (s, m, h, d) or `{cron: "0 9 * * 1-5"}`'
+                where = f"{group}.{name}"
+                message = f"the schedule of {where}: {error}"
+                problems.append(Problem(code=Code.SCHEDULE_INVALID, message=message, hint=hint, handler=where))
+    return problems
+
+
+def _name_problems(declaration: Declaration) -> list[Problem]:
+    """A handler's name is the key of its state: it has one, and shares it with no handler of another kind."""
+    seen: dict[str, str] = {}
+    problems: list[Problem] = []
+    for group in ("producers", "consumers", "jobs"):
+        for name in getattr(declaration, group):
+            if not name:
+                message, hint = f"a handler in `{group}` has no name", "give it one: its state is kept under it"
+                problems.append(Problem(code=Code.HANDLER_NAME, message=message, hint=hint, handler=group))
+            if name in seen:
+                message = f"{group}.{name} has the name of {seen[name]}.{name}"
+                hint = "rename one of them: a handler's state is kept under its name"
+                problems.append(Problem(code=Code.HANDLER_NAME, message=message, hint=hint, handler=f"{group}.{name}"))
+            seen.setdefault(name, group)
+    return problems
+
+
+def _unknown_methods(inspection: Inspection, methods: Collection[str]) -> list[Problem]:
+    problems: list[Problem] = []
+    for use in inspection.uses:
+        if use.name in methods:
+            continue
+        connector = use.name.partition(".")[0]
+        others = sorted(each for each in methods if each.startswith(f"{connector}.")) or sorted(methods)
+        there = ", ".join(f"`ctx.{each}`" for each in others[:10]) or "none: this runtime has no connectors"
+        message, hint = (
+            f"`ctx.{use.name}` does not exist here",
+            f"{near(use.name, others, problems)}use what there is: {there}",
+        )
+        problems.append(
+            Problem(code=Code.METHOD_UNKNOWN, message=message, hint=hint, place=use.place, handler=use.handler)
+        )
+    return problems
+
+
+def _line(problem: Problem) -> str:
+    place = f"{problem.place.line}:{problem.place.column}: " if problem.place is not None else ""
+    return f"{place}{problem.message} [{problem.code}]. {problem.hint}"
+
+
+def version_number(text: str) -> tuple[int, int]:
+    """`"1.2"` as numbers. Raises `Rejected`."""
+    major, dot, minor = text.partition(".")
+    if not (dot and major.isdecimal() and minor.isdecimal()):
+        raise Rejected(Reason.VERSION_NOT_FOUND, f"{text!r} is not a version; write major.minor, as in 1.2.")
+    return int(major), int(minor)

@@ -1,0 +1,56 @@
+"""Everything that a deployment would find wrong with scripts, without one, and what looks wrong beside."""
+
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from keep_actors.authoring import admission
+from keep_actors.authoring.admission import DeployRefused
+from keep_actors.connectors import Catalog, Connector
+from keep_actors.kernel import WallTime
+from keep_actors.policy import Policy
+from keep_actors.sandbox_pool import SandboxPool
+from keep_actors.sandbox_pool.limits import limits_for
+from keep_actors.sandbox_pool.pool import PoolMode
+from keep_sandbox.declaration import Inspection, Problem
+from keep_sandbox.invocation import MethodKind
+
+
+class Checked(msgspec.Struct, frozen=True):
+    """What was found in one script."""
+
+    name: str
+    """That of its workflow, if it has one."""
+    uses: list[str]
+    """The connector methods that it names."""
+    problems: list[Problem]
+    """The first of them, in the order of the script."""
+    count: int
+    warnings: list[Problem] = []
+    """What looks wrong and may be right: no deployment is refused for it."""
+
+
+async def check_scripts(
+    sources: Sequence[str], connectors: Iterable[Connector] | None = None, sandbox: PoolMode = "jailed"
+) -> list[Checked]:
+    """Check each. Without `connectors` their methods are not checked, and are judged by their verbs."""
+    catalog = Catalog(connectors) if connectors is not None else None
+    async with SandboxPool.open(mode=sandbox, limits=limits_for(sandbox)) as pool:
+        kinds = catalog.kinds() if catalog is not None else None
+        return [_checked(await pool.inspect(source, kinds), catalog) for source in sources]
+
+
+def _checked(inspection: Inspection, catalog: Catalog | None) -> Checked:
+    uses = [use.name for use in inspection.uses]
+    name = (inspection.declaration.name if inspection.declaration is not None else None) or ""
+    methods: dict[str, MethodKind] = catalog.kinds() if catalog is not None else dict.fromkeys(uses, "read")
+    try:
+        admission.checked(inspection, methods, "UTC", Policy(), WallTime().now())
+    except DeployRefused as refused:
+        problems = sorted(refused.problems, key=_place)
+        return Checked(name, uses, problems, refused.count, inspection.warnings)
+    return Checked(name, uses, [], 0, inspection.warnings)
+
+
+def _place(problem: Problem) -> tuple[int, int]:
+    return (problem.place.line, problem.place.column) if problem.place is not None else (0, 0)

@@ -1,0 +1,68 @@
+"""What a script is and what each part of it may use, in words for a model. Pure.
+
+Said once, for who writes a script and for who repairs one; what is allowed is asked of the gate that enforces it.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+from keep_actors.policy import Policy
+from keep_actors.run.gate import Ask, Stage, refusal
+
+SHAPE: Final[Mapping[Stage, str]] = {
+    Stage.PRODUCER: (
+        "`producers: {name: async (ctx, state) => ...}`, or `{schedule, publishes, handler}`. "
+        "Runs by the clock. Returns its next state; nothing returned keeps the last one, `null` replaces it."
+    ),
+    Stage.PREPARE: (
+        "`async prepare(ctx, state)` of a consumer. Looks at pending events and chooses. Returns `{reservations: "
+        "[{topic, ids}], data, ui?: {title}, wakeAt?}`; `ids` are messageIds, `data` is JSON."
+    ),
+    Stage.MUTATE: (
+        "`async mutate(ctx, prepared)` of a consumer; `prepared` is what `prepare` returned. At most one mutation, as "
+        "the last thing it does: the script ends there and nothing after it runs, no `catch` and no `finally`."
+    ),
+    Stage.NEXT: (
+        "`async next(ctx, prepared, mutationResult)` of a consumer. mutationResult is `{status: 'applied', result}`, "
+        "`{status: 'skipped', reason}` or `{status: 'none'}`. Returns the consumer's next state."
+    ),
+    Stage.JOB: (
+        "`jobs: {name: async (ctx, state) => ...}`, or `{schedule, publishes, handler}`. Runs by the clock. "
+        "Returns its next state."
+    ),
+    Stage.ITEM: (
+        "`fn` in `await ctx.withItem(id, title, fn)` of a job. `ctx.item.isDone` says whether the item was finished "
+        "before. A mutation returns its result. Scopes do not nest; await each, with `for … of` and not `forEach`."
+    ),
+}
+CALLS: Final[Mapping[Ask, str]] = {
+    Ask.PEEK: "`ctx.peek(topic, {limit, after})`",
+    Ask.GET_BY_IDS: "`ctx.getByIds(topic, ids)`",
+    Ask.PUBLISH: "`ctx.publish(topic, {messageId, title, payload})`",
+    Ask.READ: "connector methods marked read",
+    Ask.READ_BY_ID: "connector methods marked read by id",
+    Ask.MUTATION: "connector methods marked mutation",
+    Ask.ITEM: "`ctx.withItem(id, title, fn)`",
+}
+assert set(SHAPE) == set(Stage), "every stage is described"
+assert set(CALLS) == set(Ask), "every request is described"
+
+_SCRIPT: Final = """\
+# What a script is
+
+One ES module, `export default Keep.workflow({name, topics, producers, consumers, jobs})`; a consumer is \
+`Keep.consumer({subscribe, publishes, orderingKey, prepare, mutate, next})`. There are no imports, timers, network, \
+`eval` or shared top-level variables. The world is reached through `ctx` alone; a connector's method takes one object: \
+`await ctx.<connector>.<method>({...})`. Values are JSON: no Date, Map, class instance, NaN or BigInt. A script cannot \
+catch the error of a tool. What a part may not use ends the run:
+"""
+
+
+def contract(policy: Policy) -> str:
+    """The section that every model is given."""
+    stages = "".join(f"- {stage}: {SHAPE[stage]} May use: {_allowed(stage, policy)}.\n" for stage in Stage)
+    return f"{_SCRIPT}\n{stages}"
+
+
+def _allowed(stage: Stage, policy: Policy) -> str:
+    return ", ".join(CALLS[ask] for ask in Ask if not refusal(stage, ask, "", policy)) or "nothing"

@@ -1,0 +1,32 @@
+"""What a script would do with the events that really wait for it, and nothing is done.
+
+`dry_run` evaluates `prepare` and `mutate` up to the call that `mutate` wants. It holds no connector method that changes
+anything and no connection that can write, so there is nothing that a script could talk it into.
+"""
+
+from keep_actors.authoring.dry_run.compare import Difference, compare
+from keep_actors.authoring.dry_run.rehearsal import dry_run
+from keep_actors.authoring.dry_run.report import (
+    DryRunRefused,
+    EventRef,
+    Published,
+    Rehearsal,
+    Report,
+    Simulated,
+    Unfinished,
+    WantedCall,
+)
+
+__all__ = [
+    "Difference",
+    "DryRunRefused",
+    "EventRef",
+    "Published",
+    "Rehearsal",
+    "Report",
+    "Simulated",
+    "Unfinished",
+    "WantedCall",
+    "compare",
+    "dry_run",
+]

@@ -1,0 +1,1 @@
+"""One run of one handler, from its start to its commit or its stop."""

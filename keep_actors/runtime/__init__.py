@@ -1,0 +1,1 @@
+"""Puts a runtime together, starts it and ends it."""

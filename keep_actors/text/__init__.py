@@ -1,0 +1,1 @@
+"""Values as text for people: hidden characters, calls, schemas. Pure."""

@@ -1,0 +1,1 @@
+"""One workflow: its actor, its plan, its deployments and its side tasks."""

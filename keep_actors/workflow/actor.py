@@ -1,0 +1,562 @@
+"""One workflow: everything that can change it passes through this mailbox, one thing at a time.
+
+Handler code and external calls run in a task beside the mailbox; every transition they want comes back as a message. So
+a person can pause or look while a call is pending, and there is never more than one run. What to do next is `plan`'s.
+"""
+
+from collections import deque
+from collections.abc import Awaitable, Callable
+from functools import partial
+from itertools import takewhile
+from typing import Any, Protocol, TypeVar, assert_never
+
+import anyio
+import msgspec
+from anyio.abc import TaskGroup
+
+from keep_actors.authoring import admission
+from keep_actors.host.fault_points import Point
+from keep_actors.host.host import Host
+from keep_actors.host.storage_retry import patiently
+from keep_actors.kernel import Actor
+from keep_actors.maintenance import Maintainer
+from keep_actors.permissions import Envelope, PermissionsNeeded, grants_of, use_of
+from keep_actors.run import earlier_calls
+from keep_actors.run.context import RunContext
+from keep_actors.run.earlier_calls import Earlier
+from keep_actors.run.execution import Execution
+from keep_actors.run.failures import Before
+from keep_actors.run.record import Record, Writes
+from keep_actors.run.schedule import next_run_at
+from keep_actors.run.topics import StoredTopics
+from keep_actors.telemetry import names
+from keep_actors.telemetry.logs import begin_work
+from keep_actors.telemetry.news import tell
+from keep_actors.workflow import deployment
+from keep_actors.workflow.messages import Activate, Advance, Approve, Between, Deploy, Do, Ended, Message, Stop, Tick
+from keep_actors.workflow.plan import ExpireApprovals, Reconcile, Repair, Rest, StartRetry, StartRun, Step, plan
+from keep_actors.workflow.side_tasks import find_out, make_approved_call, repair, still_true
+from keep_storage import reads
+from keep_storage.errors import Reason, Rejected, StorageUnavailable
+from keep_storage.ids import Millis
+from keep_storage.model import (
+    Approval,
+    ApprovalStatus,
+    Handler,
+    HandlerKind,
+    Item,
+    Mutation,
+    Phase,
+    Run,
+    ScriptVersion,
+    Workflow,
+    WorkflowStatus,
+)
+from keep_storage.operations import (
+    ActivateScript,
+    AmendResult,
+    ApproveMutation,
+    ArchiveWorkflow,
+    AskAgain,
+    CreateRetryRun,
+    CreateRun,
+    CreateSession,
+    FinishSession,
+    GrantPermission,
+    GrantUse,
+    Operation,
+    PauseWorkflow,
+    RecoverCrashedRuns,
+    RecoverMaintenanceMode,
+    RecoverUnfinishedSessions,
+    RejectMutation,
+    RevokePermission,
+    RunNow,
+    SkipEvent,
+    StopRun,
+    Together,
+)
+from keep_storage.reads import Snapshot
+from keep_storage.transaction import Queries
+from keep_storage.workflows import living
+
+T = TypeVar("T")
+
+
+class Home(Protocol):
+    """Where a workflow actor lives: who wakes it later, and who lets it go."""
+
+    def wake_at(self, workflow_id: str, at: Millis | None) -> None:
+        """Send a `Tick` then; None: not before something happens."""
+
+    def let_go(self, actor: "WorkflowActor") -> bool:
+        """There is nothing to do. False if a message has come meanwhile."""
+
+
+def recovery(workflow_id: str | None = None) -> Together:
+    """What settles what a dead process or a dead actor left behind: in one workflow, or everywhere."""
+    return Together(
+        (
+            RecoverCrashedRuns(workflow_id),
+            RecoverUnfinishedSessions(workflow_id),
+            RecoverMaintenanceMode(workflow_id),
+        )
+    )
+
+
+class WorkflowActor(Actor[Message]):
+    """Made when a message comes for its workflow, let go when there is nothing to do."""
+
+    def __init__(
+        self, workflow_id: str, host: Host, home: Home, *, maintainer: Maintainer | None = None, restarted: bool = False
+    ) -> None:
+        super().__init__(workflow_id, mailbox_capacity=10_000)
+        self._host = host
+        self._home = home
+        self._maintainer = maintainer
+        self._restarted = restarted
+        self._work_id: str | None = None
+        """The run or errand that is under way beside the mailbox."""
+        self._run: RunContext | None = None
+        self._repairing: anyio.CancelScope | None = None
+        self._between: deque[Between | Do[Any]] = deque()
+        self._tasks: TaskGroup | None = None
+
+    async def run(self) -> None:
+        """Begin with recovery if the last incarnation crashed, then process messages. A run ends with its actor."""
+        # This task has the context of whoever sent the first message: perhaps a run of another workflow.
+        begin_work(self.name)
+        self._host.telemetry.count(names.ACTIVE.name)
+        try:
+            async with anyio.create_task_group() as self._tasks:
+                if self._restarted:
+                    await self._write(recovery(self.name))
+                    await self._go_on()
+                await super().run()
+                self._tasks.cancel_scope.cancel()
+        finally:
+            self._host.telemetry.count(names.ACTIVE.name, -1)
+
+    async def receive(self, message: Message) -> None:
+        self._host.reach(Point.RECEIVED, self.name)
+        self._host.telemetry.observe(names.MAILBOX_MESSAGES.name, len(self.mailbox))
+        match message:
+            # Of another id: the work of an incarnation that crashed. Recovery has settled it.
+            case Advance():
+                if message.work_id == self._work_id:
+                    await self._advance_by(message)
+            case Ended():
+                if message.work_id == self._work_id:
+                    self._work_id, self._run = None, None
+            case Do():
+                await self._do(message)
+            case Stop():
+                await self._stop(message)
+            case Deploy() | Activate() | Approve():
+                self._between.append(message)
+                # A person's script does not wait for the proposal of a machine.
+                if self._repairing is not None:
+                    self._repairing.cancel()
+            case Tick():
+                pass
+            case _:
+                assert_never(message)
+        await self._go_on()
+
+    # What people and runs ask for.
+
+    async def _do(self, message: Do[Any]) -> None:
+        operation = message.operation
+        if isinstance(operation, RunNow) and self._run is not None:
+            text = f"Run {self._run.run_id!r} of workflow {self.name!r} is still active; try again when it ends."
+            message.fail(Rejected(Reason.RUN_ALREADY_ACTIVE, text))
+            return
+        if isinstance(operation, AmendResult) and self._run is not None:
+            # `next` may be ahead of the file, with the result that is to be amended: wait for the end of the run.
+            self._between.append(message)
+            return
+        if isinstance(operation, SkipEvent) and self._run is not None:
+            self._run.event_was_skipped = True
+        try:
+            answer = await self._written(operation)
+        except (Rejected, StorageUnavailable) as error:
+            message.fail(error)
+            return
+        await self._tell_the_run(operation)
+        message.answer(answer)
+
+    async def _tell_the_run(self, operation: Operation[Any]) -> None:
+        """What a person has said counts for the next call of the run that is under way. The storage says so too, in the
+        transaction that would record a call."""
+        if self._run is None:
+            return
+        match operation:
+            case Together():
+                for each in operation.operations:
+                    await self._tell_the_run(each)
+            case PauseWorkflow():
+                self._run.stopped = "the workflow was paused"
+            case ArchiveWorkflow():
+                self._run.stopped = "the workflow was archived"
+            case GrantPermission() | RevokePermission():
+                version_id = self._run.script.version_id
+                self._run.envelope = Envelope(await self._host.read(lambda q: grants_of(q, version_id)))
+            case _:
+                pass
+
+    async def _stop(self, message: Stop) -> None:
+        run = self._run
+        if run is None or message.run_id not in (None, run.run_id):
+            what = f"Run {message.run_id!r}" if message.run_id else "No run"
+            words = f"{what} of workflow {self.name!r} is {'not ' if message.run_id else ''}under way."
+            message.fail(Rejected(Reason.RUN_NOT_ACTIVE, words))
+            return
+        stop = StopRun(run.run_id, self._put_off_until(run), message.by, message.why)
+        try:
+            if run.record.is_open:
+                await self._written(stop)
+            else:
+                # It is not in the file, so it has called nothing yet: its end will be written with this.
+                run.stop = stop
+        except (Rejected, StorageUnavailable) as error:
+            message.fail(error)
+            return
+        run.stopped = f"{message.by or 'a person'} has stopped it{f': {message.why}' if message.why else ''}"
+        message.answer(run.run_id)
+
+    def _put_off_until(self, run: RunContext) -> Millis:
+        """When the handler of a stopped run runs again: at its next time, or after the longest wait of a retry."""
+        now, policy = self._host.time.now(), run.policy
+        if run.kind is HandlerKind.CONSUMER:
+            return now + policy.retry.cap_ms
+        return next_run_at(run.script.schedule_of(run.handler), run.workflow.timezone, policy.producer_interval_ms, now)
+
+    async def _advance_by(self, message: Advance) -> None:
+        """What is news in it is told by the task that asked, which knows whose it is."""
+        try:
+            message.answer(await self._host.storage.apply(Together(message.operations)))
+        except (Rejected, StorageUnavailable) as error:
+            message.fail(error)
+        else:
+            self._replace_workers(Together(message.operations))
+
+    async def _do_between(self, message: Between | Do[Any]) -> None:
+        """What has waited until nothing was under way."""
+        try:
+            match message:
+                case Do():
+                    await self._do(message)
+                case Deploy():
+                    message.answer(await self._deploy(message))
+                case Activate():
+                    message.answer(await self._activate(message))
+                case Approve():
+                    message.answer(await self._approve(message))
+                case _:
+                    assert_never(message)
+        except (Rejected, StorageUnavailable, PermissionsNeeded, admission.DeployRefused) as error:
+            message.fail(error)
+
+    async def _deploy(self, message: Deploy) -> ScriptVersion:
+        found = await self._host.read(lambda q: _found(q, self.name))
+        now = self._host.time.now()
+        version_id, writes = deployment.operations_for(message, self.name, found, self._host.ids, now)
+        await self._written(Together(writes))
+        return await self._version(version_id)
+
+    async def _activate(self, message: Activate) -> ScriptVersion:
+        workflow, version = await self._host.read(lambda q: _wanted(q, self.name, message))
+        declaration = (await self._host.script(version.id)).declaration
+        now = self._host.time.now()
+        activate = deployment.activation(version.id, declaration, workflow, now, wanted=message)
+        await self._written(Together((activate, *deployment.after_activation(workflow, message.by))))
+        return version
+
+    async def _approve(self, message: Approve) -> Mutation:
+        """From here on the call may have been made, so it is made by a task that outlives this message."""
+        workflow, use = await self._host.read(lambda q: self._approved(q, message.approval_id))
+        mutation = await self._host.storage.apply(ApproveMutation(message.approval_id, message.by, message.why, use))
+        self._start_errand(workflow, mutation.id, "call", lambda: make_approved_call(self._host, workflow, mutation))
+        return mutation
+
+    def _approved(self, q: Queries, approval_id: str) -> tuple[Workflow, GrantUse | None]:
+        """The workflow that asks, and what the call counts against. Raises `Rejected` if nothing here could make it."""
+        workflow, approval = reads.workflow(q, self.name), reads.approval(q, approval_id)
+        assert workflow is not None, "an approval is about a workflow"
+        mutation = reads.mutation(q, approval.mutation_id) if approval is not None else None
+        if mutation is None or workflow.active_version_id is None:
+            return workflow, None
+        name = f"{mutation.connector}.{mutation.method}"
+        method = self._host.catalog.get(name)
+        if method is None:
+            words = (
+                f"This runtime has no `ctx.{name}`: open it with the connector, then approve. The question stays open."
+            )
+            raise Rejected(Reason.MUTATION_NOT_SENT, words)
+        envelope = Envelope(grants_of(q, workflow.active_version_id))
+        return workflow, use_of(envelope, method.permission, self._host.time.now())
+
+    async def _version(self, version_id: str) -> ScriptVersion:
+        version = await self._host.read(lambda q: reads.version(q, version_id))
+        assert version is not None, "it has just been written"
+        return version
+
+    # What to do next.
+
+    async def _go_on(self) -> None:
+        """Carry out the next step, if nothing is under way: its end comes back here."""
+        while self._work_id is None:
+            if self._between:
+                await self._do_between(self._between.popleft())
+                continue
+            outlook = await self._look()
+            if outlook is None or self._host.is_closing:
+                await self._rest(outlook, None)
+                return
+            match outlook.step:
+                case StartRun() | StartRetry():
+                    await self._start(outlook, outlook.step)
+                case Repair():
+                    await self._repair(outlook, outlook.step)
+                case Reconcile():
+                    self._reconcile(outlook)
+                case ExpireApprovals():
+                    await self._expire(outlook.snapshot.workflow)
+                case Rest():
+                    await self._rest(outlook, outlook.step)
+                    return
+                case _:
+                    assert_never(outlook.step)
+
+    async def _look(self) -> "Outlook | None":
+        now, host = self._host.time.now(), self._host
+        return await host.read(lambda q: look(q, self.name, now, host.repairs_max))
+
+    async def _rest(self, outlook: "Outlook | None", rest: Rest | None) -> None:
+        if outlook is not None and outlook.snapshot.open_session_id is not None:
+            await self._write(FinishSession(outlook.snapshot.open_session_id))
+        if rest is not None:
+            self._home.wake_at(self.name, rest.until)
+        self._home.let_go(self)
+
+    async def _start(self, outlook: "Outlook", step: StartRun | StartRetry) -> None:
+        workflow, handler = outlook.snapshot.workflow, outlook.handler
+        assert workflow.active_version_id is not None, "what is active has a script"
+        assert handler is not None, "what is planned is declared"
+        script, policy = await self._host.script(workflow.active_version_id), self._host.policy_of(workflow.name)
+        run_id, session_id = self._host.ids.new("run"), outlook.snapshot.open_session_id
+        opening: list[Operation[Any]] = []
+        if session_id is None:
+            session_id = self._host.ids.new("ses")
+            opening.append(CreateSession(session_id, workflow.id, step.trigger))
+        if isinstance(step, StartRetry):
+            opening.append(CreateRetryRun(run_id, step.run_id, session_id))
+        else:
+            phase = Phase.PREPARING if handler.kind is HandlerKind.CONSUMER else Phase.PENDING
+            on_unknown = policy.on_unknown_of(handler.kind, outlook.snapshot.parked)
+            opening.append(CreateRun(run_id, session_id, handler.name, phase, _writes(outlook, handler), on_unknown))
+        record = Record(tuple(opening), partial(self._advance, run_id), self._host.time)
+        topics = StoredTopics(self._host, workflow.id)
+        self._run = RunContext(
+            self._host,
+            workflow,
+            script,
+            handler.name,
+            handler.kind,
+            run_id,
+            outlook.envelope,
+            record,
+            topics,
+            trigger=step.trigger,
+            parks=handler.kind is HandlerKind.JOB or outlook.snapshot.parked < policy.parked_max,
+        )
+        since, started_at = handler.failing_since, self._host.started_at
+        tried_since = None if since is None else policy.tried_since(since, handler.retry_at, started_at)
+        before = Before(handler.failures, tried_since)
+        execution = Execution(self._run, topics, self._earlier_calls, handler.state, before, outlook.retried)
+        self._start_beside(run_id, execution.run, run_id, handler.name)
+
+    async def _earlier_calls(self, item: Item) -> list[Earlier]:
+        return await self._host.read(lambda q: earlier_calls.read(q, item))
+
+    async def _repair(self, outlook: "Outlook", step: Repair) -> None:
+        workflow, maintainer = outlook.snapshot.workflow, self._maintainer
+        assert workflow.active_version_id is not None, "what failed was a script"
+        assert maintainer is not None, "a repair is planned only if there is somebody to do it"
+        script = await self._host.script(workflow.active_version_id)
+
+        async def errand() -> Writes:
+            with anyio.CancelScope() as self._repairing:
+                try:
+                    return await repair(self._host, maintainer, workflow, script)
+                finally:
+                    self._repairing = None
+            return ()
+
+        self._start_errand(workflow, step.task_id, "repair", errand)
+
+    def _reconcile(self, outlook: "Outlook") -> None:
+        workflow, doubt = outlook.snapshot.workflow, outlook.doubt
+        assert doubt is not None, "what is due was read with the time at which it is"
+        self._start_errand(workflow, doubt.id, "reconcile", lambda: find_out(self._host, workflow, doubt))
+
+    async def _expire(self, workflow: Workflow) -> None:
+        """Ask again what nobody has answered in time, as often as the policy wants; then the answer is no."""
+        now, policy = self._host.time.now(), self._host.policy_of(workflow.name)
+        for approval, asked in await self._host.read(lambda q: _expired(q, self.name, now)):
+            if asked <= policy.approval_reminders and workflow.status is not WorkflowStatus.ARCHIVED:
+                until = policy.approval_expires_ms
+                new_id = self._host.ids.new("apr")
+                await self._write(AskAgain(approval.id, new_id, None if until is None else now + until))
+            else:
+                why = f"nobody answered in time, asked {asked} time(s)"
+                await self._write(RejectMutation(approval.id, by="policy", why=why, expired=True))
+
+    # Beside the mailbox.
+
+    def _start_errand(
+        self, workflow: Workflow, work_id: str, what: str, errand: Callable[[], Awaitable[Writes]]
+    ) -> None:
+        async def carry_out() -> None:
+            with self._host.telemetry.span(
+                names.ERRAND.name, workflow_id=workflow.id, workflow=workflow.name, errand=what
+            ) as span:
+                await self._write_down(work_id, await errand())
+                span.ends("done")
+
+        self._start_beside(work_id, carry_out)
+
+    async def _write_down(self, work_id: str, writes: Writes) -> None:
+        """What an errand has found out; nothing, if it was dropped."""
+        if not writes:
+            return
+        try:
+            await patiently(lambda: self._advance(work_id, writes), self._host.time)
+        except Rejected as error:
+            if error.reason is Reason.MUTATION_ALREADY_SETTLED:
+                # A person who found out was quicker than the connector that was being asked.
+                return
+            # A person may archive the workflow meanwhile: nobody needs the rest any more.
+            if error.reason is not Reason.WORKFLOW_STATUS_REFUSED:
+                raise
+            await patiently(lambda: self._advance(work_id, still_true(writes)), self._host.time)
+
+    def _start_beside(
+        self, work_id: str, carry_out: Callable[[], Awaitable[None]], run_id: str = "", handler: str = ""
+    ) -> None:
+        async def work() -> None:
+            begin_work(self.name, run_id, handler)
+            self._host.reach(Point.STARTED, self.name)
+            await carry_out()
+            self._host.reach(Point.ENDED, self.name)
+            self.mailbox.put_first([Ended(work_id)])
+
+        assert self._work_id is None, "one thing at a time"
+        assert self._tasks is not None, "messages are received inside `run`"
+        self._work_id = work_id
+        self._tasks.start_soon(work)
+
+    async def _advance(self, work_id: str, operations: Writes) -> tuple[Any, ...]:
+        """Called beside the mailbox. These steps go first: they are one at a time, and others may fill the mailbox."""
+        step = Advance(work_id, operations)
+        self.mailbox.put_first([step])
+        await step.wait()
+        answers = step.result()
+        tell(Together(operations), answers)
+        self._host.call_times.note(answers)
+        return answers
+
+    async def _write(self, operation: Operation[Any]) -> None:
+        await patiently(lambda: self._written(operation), self._host.time)
+
+    async def _written(self, operation: Operation[T]) -> T:
+        answer = await self._host.storage.apply(operation)
+        self._replace_workers(operation)
+        tell(operation, answer)
+        self._host.call_times.note(answer)
+        return answer
+
+    def _replace_workers(self, done: Operation[Any]) -> None:
+        """Another script runs now, or the same with other rights: no process goes on that ran the last one."""
+        if _activates(done):
+            self._host.pool.drop_workers(self.name)
+
+
+def _activates(operation: Operation[Any]) -> bool:
+    if isinstance(operation, Together):
+        return any(_activates(each) for each in operation.operations)
+    return isinstance(operation, ActivateScript)
+
+
+class Outlook(msgspec.Struct, frozen=True):
+    """What the actor has to know to go on, read in one piece."""
+
+    snapshot: Snapshot
+    step: Step
+    envelope: Envelope
+    handler: Handler | None = None
+    retried: Run | None = None
+    doubt: Mutation | None = None
+    """The call that is to be looked for."""
+
+
+def look(q: Queries, workflow_id: str, now: Millis, repairs_max: Callable[[str], int]) -> Outlook | None:
+    """What is there, and what follows from it. None if there is no such workflow."""
+    snapshot = reads.snapshot(q, workflow_id)
+    if snapshot is None:
+        return None
+    step = plan(snapshot, now, repairs_max=repairs_max(snapshot.workflow.name))
+    if isinstance(step, Reconcile):
+        return Outlook(snapshot, step, Envelope(()), doubt=reads.mutations_due(q, workflow_id, now)[0])
+    if not isinstance(step, StartRun | StartRetry):
+        return Outlook(snapshot, step, Envelope(()))
+    version = snapshot.workflow.active_version_id
+    envelope = Envelope(grants_of(q, version) if version is not None else ())
+    retried = reads.run(q, step.run_id) if isinstance(step, StartRetry) else None
+    return Outlook(snapshot, step, envelope, reads.handler(q, workflow_id, step.handler), retried)
+
+
+def _writes(outlook: Outlook, handler: Handler) -> int:
+    """The run may be written down only after it has looked at its topics; what comes in between is news to it."""
+    return next(each.writes for each in outlook.snapshot.handlers if each.name == handler.name)
+
+
+def _found(q: Queries, workflow_id: str) -> deployment.Found:
+    """What a script meets. Raises `Rejected` if the workflow is archived: the same script again would write nothing."""
+    workflow = living(q, workflow_id) if reads.workflow(q, workflow_id) is not None else None
+    latest = reads.latest_version(q, workflow_id)
+    active = reads.version(q, workflow.active_version_id) if workflow and workflow.active_version_id else None
+    majors = {each.major for each in (active, latest) if each is not None}
+    return deployment.Found(workflow, active, latest, {each: reads.grants(q, workflow_id, each) for each in majors})
+
+
+def _expired(q: Queries, workflow_id: str, now: Millis) -> list[tuple[Approval, int]]:
+    """The questions that nobody has answered in time, and how often each was asked."""
+    return [
+        (each, _asked(reads.approvals_of_mutation(q, each.mutation_id)))
+        for each in reads.approvals_due(q, workflow_id, now)
+    ]
+
+
+def _asked(questions: list[Approval]) -> int:
+    """How often in a row a call was asked about without an answer: in an item, another try may follow an answer."""
+    unanswered = (ApprovalStatus.OPEN, ApprovalStatus.EXPIRED)
+    return len(list(takewhile(lambda each: each.status in unanswered, reversed(questions))))
+
+
+def _wanted(q: Queries, workflow_id: str, message: Activate) -> tuple[Workflow, ScriptVersion]:
+    """The version to go back to, or the proposal that was seen. Raises `Rejected`."""
+    workflow, number = reads.workflow(q, workflow_id), f"{message.number[0]}.{message.number[1]}"
+    assert workflow is not None, "the workflow was found before it was asked"
+    version = reads.version_by_number(q, workflow_id, *message.number)
+    if message.is_proposal:
+        task = reads.open_task(q, workflow_id)
+        held = reads.version(q, task.held_version_id) if task is not None and task.held_version_id else None
+        if held is None:
+            raise Rejected(Reason.VERSION_NOT_FOUND, f"No repair of workflow {workflow.name!r} waits for a person.")
+        if version is None or version.id != held.id:
+            words = f"The repair that waits is version {held.major}.{held.minor}, not {number}: look at that one first."
+            raise Rejected(Reason.VERSION_NOT_FOUND, words)
+    if version is None:
+        raise Rejected(Reason.VERSION_NOT_FOUND, f"Workflow {workflow.name!r} has no version {number}.")
+    return workflow, version

@@ -1,0 +1,124 @@
+"""What a workflow actor is told and asked. A closed union."""
+
+from typing import Any, TypeAlias, TypeVar
+
+import msgspec
+
+from keep_actors.host.script import Declared
+from keep_actors.kernel import Question
+from keep_actors.permissions import Grant, Needed
+from keep_storage.model import Mutation, ScriptVersion
+from keep_storage.operations import Operation
+
+T = TypeVar("T")
+
+
+class Tick(msgspec.Struct, frozen=True):
+    """Look whether there is something to do: an alarm rang, or the runtime has just started."""
+
+
+class Ended(msgspec.Struct, frozen=True):
+    """From the task beside the mailbox to its own actor: this run or errand is over, whatever came of it."""
+
+    work_id: str
+
+
+class Advance(Question[tuple[Any, ...]]):
+    """From the task beside the mailbox to its own actor: these transitions, together."""
+
+    def __init__(self, work_id: str, operations: tuple[Operation[Any], ...]) -> None:
+        self.work_id = work_id
+        self.operations = operations
+
+
+class Do(Question[T]):
+    """Apply this operation for a person or for the embedding service, at once, whatever is under way."""
+
+    def __init__(self, operation: Operation[T]) -> None:
+        self.operation = operation
+
+
+class Stop(Question[str]):
+    """A person wants the run that is under way to end at its next call. Answered with its id."""
+
+    def __init__(self, run_id: str | None, by: str, why: str) -> None:
+        self.run_id = run_id
+        self.by = by
+        self.why = why
+
+
+class Deploy(Question[ScriptVersion]):
+    """Make this script the one that runs, as soon as nothing is under way.
+
+    `is_meant`: the caller has named the workflow, and not only the script. `grants` are given with it, and `accepted`
+    are permissions that are granted unless they are already. `drop` and `move` say what becomes of the events of topics
+    that it does not declare.
+    """
+
+    def __init__(
+        self,
+        source: str,
+        declared: Declared,
+        *,
+        is_meant: bool,
+        author: str,
+        needed: list[Needed],
+        grants: list[Grant],
+        accepted: list[str],
+        timezone: str | None,
+        is_major: bool,
+        start: bool,
+        by: str,
+        drop: tuple[str, ...] = (),
+        move: tuple[tuple[str, str], ...] = (),
+    ) -> None:
+        self.source = source
+        self.declared = declared
+        self.is_meant = is_meant
+        self.author = author
+        self.needed = needed
+        self.grants = grants
+        self.accepted = accepted
+        self.timezone = timezone
+        self.is_major = is_major
+        self.start = start
+        self.by = by
+        self.drop = drop
+        self.move = move
+
+
+class Activate(Question[ScriptVersion]):
+    """Make a version that exists the one that runs, as soon as nothing is under way: a rollback, or an accepted repair.
+
+    `is_proposal`: only if it is the proposal that is held now.
+    """
+
+    def __init__(
+        self,
+        number: tuple[int, int],
+        by: str,
+        drop: tuple[str, ...] = (),
+        move: tuple[tuple[str, str], ...] = (),
+        *,
+        is_proposal: bool = False,
+    ) -> None:
+        self.number = number
+        self.by = by
+        self.drop = drop
+        self.move = move
+        self.is_proposal = is_proposal
+
+
+class Approve(Question[Mutation]):
+    """A person allows a recorded call: make exactly it. Answered when it is allowed, not when it is made."""
+
+    def __init__(self, approval_id: str, by: str, why: str) -> None:
+        self.approval_id = approval_id
+        self.by = by
+        self.why = why
+
+
+Between: TypeAlias = Deploy | Activate | Approve
+"""What waits until nothing is under way."""
+
+Message: TypeAlias = Tick | Ended | Advance | Do[Any] | Stop | Between
