@@ -22,7 +22,7 @@ from keep_actors import Connector, Keep
 from keep_actors.connectors import mutation
 from keep_actors.runtime import runtime
 from keep_storage import Ids, Millis, Operation, Store, reads, wall_clock
-from keep_storage.model import Grant, Handler, HandlerKind, Run, ScriptVersion
+from keep_storage.model import Handler, HandlerKind, Run, ScriptVersion, StoredGrant
 from keep_storage.operations import (
     ActivateScript,
     AddScriptVersion,
@@ -31,13 +31,13 @@ from keep_storage.operations import (
     Done,
     GrantPermission,
     HandlerSpec,
-    Outcome,
+    OperationOutcome,
     Publish,
     PublishEvents,
     ResumeWorkflow,
     Together,
 )
-from keep_storage.transaction import Params, Reader, Row
+from keep_storage.transaction import Reader, Row, SqlParams
 
 MEASURES: Final = (
     "whole consumer runs through an open runtime: the plan; `prepare` with one peek and one reservation; `mutate` with "
@@ -196,7 +196,7 @@ class Template(NamedTuple):
 
     version: ScriptVersion
     handlers: list[Handler]
-    grants: list[Grant]
+    grants: list[StoredGrant]
 
 
 def fill(path: Path, workflows: int, events_each: int) -> None:
@@ -352,7 +352,7 @@ class Meter:
         self.commits = 0
         self.ends: list[End] = []
 
-    def committed(self, batch: Sequence[Operation[Any]], outcomes: Sequence[Outcome], cpu_s: float) -> None:
+    def committed(self, batch: Sequence[Operation[Any]], outcomes: Sequence[OperationOutcome], cpu_s: float) -> None:
         """Called in the storage's thread, and nowhere else."""
         self.storage_s += cpu_s
         self.commits += 1
@@ -370,7 +370,7 @@ def metered() -> Iterator[Meter]:
     meter = Meter()
 
     class MeteredStore(Store):
-        def commit(self, batch: Sequence[Operation[Any]]) -> list[Outcome]:
+        def commit(self, batch: Sequence[Operation[Any]]) -> list[OperationOutcome]:
             started = time.thread_time()
             outcomes = super().commit(batch)
             meter.committed(batch, outcomes, time.thread_time() - started)
@@ -390,10 +390,10 @@ class MeteredReader:
         self._reader = reader
         self._meter = meter
 
-    def one(self, query: str, params: Params) -> Row | None:
+    def one(self, query: str, params: SqlParams) -> Row | None:
         return self._reader.one(query, params)
 
-    def all(self, query: str, params: Params) -> list[Row]:
+    def all(self, query: str, params: SqlParams) -> list[Row]:
         return self._reader.all(query, params)
 
     def snapshot(self) -> AbstractContextManager[None]:

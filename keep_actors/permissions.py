@@ -12,8 +12,8 @@ import msgspec
 from keep_actors.connectors import Catalog, Method
 from keep_storage import reads
 from keep_storage.ids import Millis
-from keep_storage.model import Grant as StoredGrant
 from keep_storage.model import GrantPolicy
+from keep_storage.model import StoredGrant as StoredGrant
 from keep_storage.operations import ClearWorkflowError, GrantPermission, GrantUse
 from keep_storage.transaction import Queries
 
@@ -61,7 +61,7 @@ class PermissionsNeeded(Exception):
         self.needed = needed
 
 
-class Limits(msgspec.Struct, frozen=True, omit_defaults=True):
+class GrantLimits(msgspec.Struct, frozen=True, omit_defaults=True):
     """The limits of a grant, as they are stored."""
 
     per_run: int | None = None
@@ -81,8 +81,8 @@ class Envelope:
         """Whether a person approves each mutation."""
         return self._grants[permission].policy is GrantPolicy.ASK
 
-    def limits(self, permission: str) -> Limits:
-        return msgspec.json.decode(self._grants[permission].limits, type=Limits)
+    def limits(self, permission: str) -> GrantLimits:
+        return msgspec.json.decode(self._grants[permission].limits, type=GrantLimits)
 
 
 def use_of(envelope: Envelope, permission: str, now: Millis) -> GrantUse | None:
@@ -123,7 +123,7 @@ def operations_for(workflow_id: str, major: int, grants: Iterable[Grant], by: st
             major,
             each.permission,
             GrantPolicy(each.policy),
-            msgspec.json.encode(Limits(each.per_run, each.per_day)).decode(),
+            msgspec.json.encode(GrantLimits(each.per_run, each.per_day)).decode(),
             by,
         )
         for each in grants

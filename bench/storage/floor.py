@@ -17,7 +17,7 @@ from bench.machine import own_garbage_only
 from bench.storage.ours import History, Measured
 from keep_storage import Store, statements, wall_clock
 from keep_storage.sqlite import SqliteDatabase
-from keep_storage.transaction import Params, Queries, Reader, Row, Transaction
+from keep_storage.transaction import Queries, Reader, Row, SqlParams, Transaction
 
 SAVEPOINT: Final = "SAVEPOINT operation"
 RELEASE: Final = "RELEASE operation"
@@ -99,15 +99,15 @@ class RecordingTransaction:
         self._transaction = transaction
         self._steps = steps
 
-    def one(self, query: str, params: Params) -> Row | None:
+    def one(self, query: str, params: SqlParams) -> Row | None:
         self._write_down(query, params, fetch=True)
         return self._transaction.one(query, params)
 
-    def all(self, query: str, params: Params) -> list[Row]:
+    def all(self, query: str, params: SqlParams) -> list[Row]:
         self._write_down(query, params, fetch=True)
         return self._transaction.all(query, params)
 
-    def run(self, query: str, params: Params) -> None:
+    def run(self, query: str, params: SqlParams) -> None:
         self._write_down(query, params, fetch=False)
         self._transaction.run(query, params)
 
@@ -122,7 +122,7 @@ class RecordingTransaction:
     def undo(self) -> None:
         raise AssertionError("nothing is refused in a run that is recorded")
 
-    def _write_down(self, query: str, params: Params, *, fetch: bool) -> None:
+    def _write_down(self, query: str, params: SqlParams, *, fetch: bool) -> None:
         bound = {name: _plain(params[name]) for name in _parameters(query)}
         self._steps.append(Step(statements.queries()[query].sql, bound, fetch))
 

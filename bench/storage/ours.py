@@ -10,10 +10,10 @@ import anyio
 
 from bench.machine import own_garbage_only
 from bench.storage.cycle import OPERATIONS_PER_CYCLE, Caller, cycle, deploy, new_callers
+from keep_actors.host.storage_actor import CommitStore as Commits
 from keep_actors.host.storage_actor import StorageActor, StorageRef
-from keep_actors.host.storage_actor import Store as Commits
 from keep_storage import Ids, Millis, Operation, Store, wall_clock
-from keep_storage.operations import Outcome
+from keep_storage.operations import OperationOutcome
 
 Batch = Sequence[Operation[Any]]
 
@@ -54,7 +54,7 @@ class RecordingStore:
         self.history.times.append(now)
         return now
 
-    def commit(self, batch: Batch) -> list[Outcome]:
+    def commit(self, batch: Batch) -> list[OperationOutcome]:
         self.history.batches.append(batch)
         return self._store.commit(batch)
 

@@ -16,11 +16,11 @@ MARK = "<!-- reference -->"
 ROOTS = ["keep_actors", "keep_storage", "keep_sandbox"]
 PLAIN: dict[str, list[str]] = {
     "keep_actors.secret": ["Secret"],
-    "keep_actors.authoring.checking": ["check_scripts"],
-    "keep_actors.authoring.writing": ["writing_prompt"],
-    "keep_actors.api.views": [],
-    "keep_actors.api.item_views": [],
-    "keep_actors.host.fault_points": [],
+    "keep_actors.checking": ["check_scripts"],
+    "keep_actors.writing": ["writing_prompt"],
+    "keep_actors.views": [],
+    "keep_actors.item_views": [],
+    "keep_actors.faults": [],
     "keep_storage.model": [],
 }
 """Modules that the pages speak of and that list no public names: those that are. An empty list: all its classes."""

@@ -6,7 +6,7 @@ from keep_actors.api.notice import Notice, notice_of
 from keep_storage import notice_reads, reads
 from keep_storage.ids import Millis
 from keep_storage.model import Delivery, DeliveryStatus, Says
-from keep_storage.model import Notice as Row
+from keep_storage.model import NoticeRow as Row
 from keep_storage.transaction import Queries
 
 

@@ -6,7 +6,7 @@ One structure for the library, the command line and the console. Never a matter 
 import msgspec
 
 from keep_actors.api.expected import expected_of
-from keep_actors.api.verdicts import WHAT_IT_DOES, Verdict
+from keep_actors.api.verdicts import WHAT_IT_DOES, PersonVerdict
 from keep_actors.connectors import Catalog, MutationCall, ParamsError
 from keep_storage import reads
 from keep_storage.ids import Millis
@@ -25,7 +25,7 @@ class Tried(msgspec.Struct, frozen=True):
 class OpenVerdict(msgspec.Struct, frozen=True):
     """Something a person can say, and what follows from it."""
 
-    verdict: Verdict
+    verdict: PersonVerdict
     does: str
 
 

@@ -13,7 +13,7 @@ from anyio.lowlevel import checkpoint
 from keep_actors import permissions
 from keep_actors.api.expected import checked_result
 from keep_actors.api.keep_answers import Deployed, KeepAnswers
-from keep_actors.api.verdicts import Verdict, operation_for
+from keep_actors.api.verdicts import PersonVerdict, operation_for
 from keep_actors.authoring import admission
 from keep_actors.authoring.admission import version_number
 from keep_actors.host.host import Host
@@ -237,7 +237,7 @@ class Keep(KeepAnswers):
     async def resolve(
         self,
         mutation_id: str,
-        verdict: Verdict,
+        verdict: PersonVerdict,
         *,
         by: str,
         why: str = "",

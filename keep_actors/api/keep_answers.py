@@ -9,7 +9,7 @@ import msgspec
 
 from keep_actors import permissions
 from keep_actors.api.keep_items import KeepItems
-from keep_actors.api.views import Question
+from keep_actors.api.views import ApprovalQuestion
 from keep_actors.authoring.admission import version_number
 from keep_actors.permissions import Grant
 from keep_actors.workflow.messages import Activate, Approve, Do
@@ -132,10 +132,12 @@ class KeepAnswers(KeepItems):
         refuse = partial(self.reject, by=by, why=why, retry=retry)
         return await self._answer_all(await self._asked(workflow, call), refuse)
 
-    async def _asked(self, workflow: str | None, call: str | None) -> list[Question]:
+    async def _asked(self, workflow: str | None, call: str | None) -> list[ApprovalQuestion]:
         return [each for each in await self.approvals(workflow) if call in (None, each.call)]
 
-    async def _answer_all(self, asked: Iterable[Question], answer: Callable[[str], Awaitable[Mutation]]) -> Answered:
+    async def _answer_all(
+        self, asked: Iterable[ApprovalQuestion], answer: Callable[[str], Awaitable[Mutation]]
+    ) -> Answered:
         """Each question is answered by itself: one that somebody else has answered meanwhile does not stop the rest.
         In each workflow the oldest first, and no workflow waits for another."""
         answered = Answered([], {})

@@ -8,7 +8,7 @@ from keep_actors.api.escalation import Escalation, escalations
 from keep_actors.api.item_views import ItemHistory, ItemView
 from keep_actors.api.overdue import moment_of
 from keep_actors.api.standing import RunView
-from keep_actors.api.views import Attention, BlastRadius, Explanation, Input, Output, Proposed, Question
+from keep_actors.api.views import ApprovalQuestion, Attention, BlastRadius, Explanation, Input, Output, Proposed
 from keep_actors.authoring.admission import version_number
 from keep_actors.host.host import Host
 from keep_actors.host.script import Script
@@ -20,10 +20,10 @@ from keep_storage.errors import Reason, Rejected
 from keep_storage.model import (
     PEEK_DEFAULT,
     Event,
-    Grant,
     ItemState,
     JournalEntry,
     ScriptVersion,
+    StoredGrant,
     Workflow,
     WorkflowStatus,
 )
@@ -191,7 +191,7 @@ class KeepReads:
         workflow_id = (await self._find(workflow)).id
         return await self._host.reading.read(lambda q: reads.versions(q, workflow_id))
 
-    async def grants(self, workflow: str) -> list[Grant]:
+    async def grants(self, workflow: str) -> list[StoredGrant]:
         """What it may call, with limits, who granted it and when.
 
         ```python
@@ -259,7 +259,7 @@ class KeepReads:
         catalog = self._host.catalog
         return await self._host.reading.read(lambda q: escalations(q, catalog, workflow_id))
 
-    async def approvals(self, workflow: str | None = None, *, permission: str | None = None) -> list[Question]:
+    async def approvals(self, workflow: str | None = None, *, permission: str | None = None) -> list[ApprovalQuestion]:
         """The recorded calls that wait for a person, oldest first, with the parameters that the host saw: of all
         workflows or of one, all or those that need this `permission`.
 

@@ -36,7 +36,7 @@ class Notice(msgspec.Struct, frozen=True):
     """How it was settled and by whom, if that is known."""
 
 
-def notice_of(row: model.Notice, workflow: str, says: Says) -> Notice:
+def notice_of(row: model.NoticeRow, workflow: str, says: Says) -> Notice:
     """The message about a matter."""
     return Notice(
         id=f"{row.id}-{says}",

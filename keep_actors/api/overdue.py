@@ -9,7 +9,7 @@ from typing import Final, Literal
 
 import msgspec
 
-from keep_actors.host.host import Doors
+from keep_actors.host.host import Services
 from keep_actors.policy import Policy, in_words
 from keep_storage import overdue_reads, reads
 from keep_storage.ids import Millis
@@ -36,7 +36,7 @@ class Moment(msgspec.Struct, frozen=True):
     """When that runtime started, if it is known."""
 
 
-def moment_of(host: Doors) -> Moment:
+def moment_of(host: Services) -> Moment:
     """Now, by the rules of a runtime."""
     stale_after_ms = min(each.stale_after_ms for each in host.policies)
     return Moment(host.time.now(), host.policy_of, stale_after_ms, started_at=host.started_at)

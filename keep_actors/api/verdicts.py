@@ -10,9 +10,9 @@ from keep_storage.ids import Millis
 from keep_storage.model import Json, Mutation, MutationStatus, Resolver
 from keep_storage.operations import ApplyMutation, FailMutation, Operation, SkipMutation, UpdateMutationStatus
 
-Verdict = Literal["happened", "did_not_happen", "skip", "try_again"]
+PersonVerdict = Literal["happened", "did_not_happen", "skip", "try_again"]
 
-WHAT_IT_DOES: Final[Mapping[Verdict, str]] = {
+WHAT_IT_DOES: Final[Mapping[PersonVerdict, str]] = {
     "happened": "The result you give is stored, and `next` runs with it. The call is not made again.",
     "did_not_happen": "The events are released, and a fresh run makes the call.",
     "skip": "The events are skipped, and `next` is told so. The call is not made again.",
@@ -42,7 +42,7 @@ class ResultRefused(ValueError):
 
 
 def operation_for(
-    mutation_id: str, verdict: Verdict, by: str, why: str, result: Json, version: int | None, now: Millis
+    mutation_id: str, verdict: PersonVerdict, by: str, why: str, result: Json, version: int | None, now: Millis
 ) -> Operation[Mutation]:
     """What a person's verdict writes. `result` is for what happened, and was checked by who knows its type."""
     match verdict:

@@ -86,7 +86,7 @@ class Explanation(msgspec.Struct, frozen=True):
     """The item that it left for a person to decide about."""
 
 
-class Question(msgspec.Struct, frozen=True):
+class ApprovalQuestion(msgspec.Struct, frozen=True):
     """May this recorded call be made?"""
 
     approval_id: str
@@ -208,15 +208,15 @@ def explain(q: Queries, run_id: str, *, is_owned: bool = True) -> Explanation | 
     )
 
 
-def approvals(q: Queries, workflow_id: str | None) -> list[Question]:
+def approvals(q: Queries, workflow_id: str | None) -> list[ApprovalQuestion]:
     """The recorded calls that wait for a person, oldest first."""
     return [_question(q, each) for each in reads.open_approvals(q, workflow_id)]
 
 
-def _question(q: Queries, approval: Approval) -> Question:
+def _question(q: Queries, approval: Approval) -> ApprovalQuestion:
     mutation = reads.mutation(q, approval.mutation_id)
     assert mutation is not None, "an approval is about a mutation"
-    return Question(
+    return ApprovalQuestion(
         approval_id=approval.id,
         workflow_id=approval.workflow_id,
         run_id=mutation.run_id,

@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping
 
 import msgspec
 
-from keep_actors.host.script import Declared
+from keep_actors.host.script import StoredDeclaration
 from keep_actors.policy import Policy
 from keep_actors.run.schedule import ScheduleError, next_run_at, zone
 from keep_sandbox.declaration import PROBLEMS_SHOWN_MAX, Code, Declaration, Inspection, Problem, near
@@ -36,7 +36,7 @@ class NameTaken(DeployRefused):
 
 def checked(
     inspection: Inspection, methods: Mapping[str, MethodKind], timezone: str, policy: Policy, now: Millis
-) -> Declared:
+) -> StoredDeclaration:
     """What the script declares, if nothing is wrong with it. Raises `DeployRefused` with every problem."""
     problems = list(inspection.problems)
     count = inspection.problem_count
@@ -53,7 +53,7 @@ def checked(
         problems, count = [*problems, *found], count + len(found)
     if problems or declaration is None:
         raise DeployRefused(problems[:PROBLEMS_SHOWN_MAX], count)
-    return Declared.of(inspection, methods)
+    return StoredDeclaration.of(inspection, methods)
 
 
 def runs_already(source: str, active: ScriptVersion | None) -> bool:

@@ -7,30 +7,30 @@ from collections.abc import Mapping
 from typing import Final
 
 from keep_actors.policy import Policy
-from keep_actors.run.gate import Ask, Stage, refusal
+from keep_actors.run.gate import Ask, ScriptPhase, refusal
 
-SHAPE: Final[Mapping[Stage, str]] = {
-    Stage.PRODUCER: (
+SHAPE: Final[Mapping[ScriptPhase, str]] = {
+    ScriptPhase.PRODUCER: (
         "`producers: {name: async (ctx, state) => ...}`, or `{schedule, publishes, handler}`. "
         "Runs by the clock. Returns its next state; nothing returned keeps the last one, `null` replaces it."
     ),
-    Stage.PREPARE: (
+    ScriptPhase.PREPARE: (
         "`async prepare(ctx, state)` of a consumer. Looks at pending events and chooses. Returns `{reservations: "
         "[{topic, ids}], data, ui?: {title}, wakeAt?}`; `ids` are messageIds, `data` is JSON."
     ),
-    Stage.MUTATE: (
+    ScriptPhase.MUTATE: (
         "`async mutate(ctx, prepared)` of a consumer; `prepared` is what `prepare` returned. At most one mutation, as "
         "the last thing it does: the script ends there and nothing after it runs, no `catch` and no `finally`."
     ),
-    Stage.NEXT: (
+    ScriptPhase.NEXT: (
         "`async next(ctx, prepared, mutationResult)` of a consumer. mutationResult is `{status: 'applied', result}`, "
         "`{status: 'skipped', reason}` or `{status: 'none'}`. Returns the consumer's next state."
     ),
-    Stage.JOB: (
+    ScriptPhase.JOB: (
         "`jobs: {name: async (ctx, state) => ...}`, or `{schedule, publishes, handler}`. Runs by the clock. "
         "Returns its next state."
     ),
-    Stage.ITEM: (
+    ScriptPhase.ITEM: (
         "`fn` in `await ctx.withItem(id, title, fn)` of a job. `ctx.item.isDone` says whether the item was finished "
         "before. A mutation returns its result. Scopes do not nest; await each, with `for … of` and not `forEach`."
     ),
@@ -44,7 +44,7 @@ CALLS: Final[Mapping[Ask, str]] = {
     Ask.MUTATION: "connector methods marked mutation",
     Ask.ITEM: "`ctx.withItem(id, title, fn)`",
 }
-assert set(SHAPE) == set(Stage), "every stage is described"
+assert set(SHAPE) == set(ScriptPhase), "every stage is described"
 assert set(CALLS) == set(Ask), "every request is described"
 
 _SCRIPT: Final = """\
@@ -60,9 +60,9 @@ catch the error of a tool. What a part may not use ends the run:
 
 def contract(policy: Policy) -> str:
     """The section that every model is given."""
-    stages = "".join(f"- {stage}: {SHAPE[stage]} May use: {_allowed(stage, policy)}.\n" for stage in Stage)
+    stages = "".join(f"- {stage}: {SHAPE[stage]} May use: {_allowed(stage, policy)}.\n" for stage in ScriptPhase)
     return f"{_SCRIPT}\n{stages}"
 
 
-def _allowed(stage: Stage, policy: Policy) -> str:
+def _allowed(stage: ScriptPhase, policy: Policy) -> str:
     return ", ".join(CALLS[ask] for ask in Ask if not refusal(stage, ask, "", policy)) or "nothing"

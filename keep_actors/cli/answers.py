@@ -5,7 +5,7 @@ from pathlib import Path
 
 import click
 
-from keep_actors.api.verdicts import WHAT_IT_DOES, Verdict, operation_for
+from keep_actors.api.verdicts import WHAT_IT_DOES, PersonVerdict, operation_for
 from keep_actors.cli.changing import Runtime, done
 from keep_actors.cli.exits import Exit, Stopped
 from keep_actors.cli.given import connector_options
@@ -19,7 +19,7 @@ from keep_storage.model import Mutation
 from keep_storage.operations import AmendResult
 from keep_storage.transitions import UNCERTAIN
 
-_VERDICTS: dict[str, Verdict] = {each.replace("_", "-"): each for each in WHAT_IT_DOES}
+_VERDICTS: dict[str, PersonVerdict] = {each.replace("_", "-"): each for each in WHAT_IT_DOES}
 """As they are typed."""
 
 _version_option = click.option(
@@ -144,7 +144,7 @@ def _found(look: Look, mutation_id: str) -> Mutation:
     return found
 
 
-def _read(answer: tuple[str, ...]) -> tuple[str | None, Verdict]:
+def _read(answer: tuple[str, ...]) -> tuple[str | None, PersonVerdict]:
     *mutation, verdict = answer
     if verdict not in _VERDICTS or len(mutation) > 1:
         raise click.UsageError(f"Say [MUTATION] and one of {', '.join(_VERDICTS)}; not {' '.join(answer)!r}.")

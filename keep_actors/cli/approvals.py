@@ -13,7 +13,7 @@ import click
 import msgspec
 
 from keep_actors.api import views
-from keep_actors.api.views import Question
+from keep_actors.api.views import ApprovalQuestion
 from keep_actors.cli.answers import only_one
 from keep_actors.cli.asking import confirm, yes_option
 from keep_actors.cli.calls import Names, asked_names, is_whole, show_whole
@@ -138,7 +138,7 @@ def reject(
     _answer(ids, refuse, f"is refused by {by}", as_json)
 
 
-def unseen_calls(look: Look, ids: Iterable[str]) -> list[Question]:
+def unseen_calls(look: Look, ids: Iterable[str]) -> list[ApprovalQuestion]:
     """Those of these calls that are not shown whole unless somebody asks for it: none where nobody could see them."""
     if not sys.stdin.isatty():
         return []
@@ -146,7 +146,7 @@ def unseen_calls(look: Look, ids: Iterable[str]) -> list[Question]:
     return [each for each in views.approvals(look.q, None) if each.approval_id in wanted and not is_whole(each.params)]
 
 
-def show_unseen(unseen: Iterable[Question], names: Names) -> None:
+def show_unseen(unseen: Iterable[ApprovalQuestion], names: Names) -> None:
     """Show them whole, before a question about them."""
     for each in unseen:
         show_whole(each.call, each.approval_id, each.params, names)
@@ -161,7 +161,7 @@ def approve_each(runtime: Runtime, ids: list[str], by: str, why: str, as_json: b
     _answer(ids, allow, f"is approved by {by}, and is being made", as_json)
 
 
-def _counted(asked: Iterable[Question], look: Look) -> str:
+def _counted(asked: Iterable[ApprovalQuestion], look: Look) -> str:
     """How many calls, of which methods and workflows: `3 calls (2 of gmail.send in digest, …)`."""
     kinds = Counter((each.call, each.workflow_id) for each in asked)
     count = sum(kinds.values())

@@ -13,7 +13,7 @@ import msgspec
 from keep_actors.api import views
 from keep_actors.api.escalation import Escalation, escalations
 from keep_actors.api.overdue import Moment
-from keep_actors.api.views import Attention, Question
+from keep_actors.api.views import ApprovalQuestion, Attention
 from keep_actors.cli.calls import NOBODY, Names, asked_names, full_option, is_whole, show_parameters
 from keep_actors.cli.changing import Runtime
 from keep_actors.cli.exits import Exit
@@ -47,7 +47,7 @@ class Waiting(msgspec.Struct, frozen=True):
     """The item of a job that needs a decision."""
     commands: list[str]
     """What can be typed to answer it."""
-    call: Question | None = None
+    call: ApprovalQuestion | None = None
     """The call that waits for approval."""
     unknown: Escalation | None = None
     """The call whose outcome nobody knows."""
@@ -136,7 +136,7 @@ def _as_waiting(
     look: Look,
     commands: Iterable[str],
     *,
-    question: Question | None = None,
+    question: ApprovalQuestion | None = None,
     unknown: Escalation | None = None,
     together: Iterable[str] = (),
 ) -> Waiting:
@@ -265,7 +265,7 @@ class _Shown:
     def _is_whole(self, each: Waiting) -> bool:
         return self._full or each.call is None or is_whole(each.call.params)
 
-    def _show_call(self, question: Question) -> bool:
+    def _show_call(self, question: ApprovalQuestion) -> bool:
         """Returns whether all of it was shown."""
         now = self._look.now
         whole = self._show_parameters(question.call, question.params)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import click
 
-from keep_actors.api.views import Question
+from keep_actors.api.views import ApprovalQuestion
 from keep_actors.cli.approvals import approve_each, show_unseen
 from keep_actors.cli.calls import Names, is_whole
 from keep_actors.cli.changing import Runtime, done
@@ -61,7 +61,7 @@ def grant(
     given = protocol.GrantOf(permission, "ask" if asks else "allow", per_run, per_day)
     answer = runtime.ask(protocol.Grant(workflow=found.id, grant=given, by=by), Workflow)
     done(answer, as_json, f"{answer.name} may call {permission}{', if a person approves each call' if asks else ''}.")
-    covered = [] if asks else runtime.ask(_waiting(found, permission), list[Question])
+    covered = [] if asks else runtime.ask(_waiting(found, permission), list[ApprovalQuestion])
     if not covered:
         return
     calls = sorted({each.call for each in covered})
@@ -77,21 +77,23 @@ def _waiting(workflow: Workflow, permission: str) -> protocol.Approvals:
     return protocol.Approvals(workflow=workflow.id, permission=permission)
 
 
-def _wants(approves: bool | None, covered: list[Question], permission: str, as_json: bool, names: Names) -> bool:
+def _wants(
+    approves: bool | None, covered: list[ApprovalQuestion], permission: str, as_json: bool, names: Names
+) -> bool:
     if approves is not None or as_json or not sys.stdin.isatty():
         return bool(approves)
     show_unseen([each for each in covered if not is_whole(each.params)], names)
     return click.confirm(plain(f"{_count(covered)} for approval under {permission}. Approve?"), err=True)
 
 
-def _say_they_wait(db: Path, workflow: Workflow, covered: list[Question]) -> None:
+def _say_they_wait(db: Path, workflow: Workflow, covered: list[ApprovalQuestion]) -> None:
     name = workflow_word(workflow.name, workflow.id)
     remark(f"{_count(covered)} for approval under it, as before. To approve:")
     for call in dict.fromkeys(each.call for each in covered):
         remark(f"  {line(db, 'approve', '--all', '--workflow', name, '--call', call)}")
 
 
-def _count(covered: list[Question]) -> str:
+def _count(covered: list[ApprovalQuestion]) -> str:
     return "1 call waits" if len(covered) == 1 else f"{len(covered):,} calls wait"
 
 

@@ -13,7 +13,7 @@ from keep_actors.cli.typed import line
 from keep_storage import lookups, reads
 from keep_storage.errors import StorageError
 from keep_storage.ids import Millis, wall_clock
-from keep_storage.lookups import Kind
+from keep_storage.lookups import LookupKind
 from keep_storage.model import Workflow, WorkflowStatus
 from keep_storage.ownership import owner_of
 from keep_storage.sqlite import open_reader
@@ -77,7 +77,7 @@ class Look:
             raise Stopped(Exit.WRONG, f"There is no workflow {named!r} in {self.db}. {self._names(named)}")
         return found
 
-    def one_id(self, kind: Kind, typed: str, prefix: str) -> str:
+    def one_id(self, kind: LookupKind, typed: str, prefix: str) -> str:
         """The one id that begins as it was typed, with or without its prefix."""
         found = lookups.beginning_with(self.q, kind, typed) or lookups.beginning_with(self.q, kind, f"{prefix}_{typed}")
         if not found:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 if TYPE_CHECKING:
-    from keep_storage.doctor import Report
+    from keep_storage.doctor import DoctorReport
 
 _ELSEWHERE = {
     "amend": "keep_actors.cli.answers",
@@ -145,7 +145,7 @@ def doctor(file: Path, as_json: bool) -> None:
     sys.exit(0 if report.is_healthy else 1)
 
 
-def _as_json(report: "Report") -> str:
+def _as_json(report: "DoctorReport") -> str:
     import msgspec
 
     from keep_actors.cli.terminal import json_line
@@ -154,7 +154,7 @@ def _as_json(report: "Report") -> str:
     return json_line({**named, "healthy": report.is_healthy})
 
 
-def _as_text(report: "Report") -> str:
+def _as_text(report: "DoctorReport") -> str:
     from keep_actors.cli.terminal import plain, style
 
     known = "unknown" if report.schema_version is None else str(report.schema_version)

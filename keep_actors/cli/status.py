@@ -15,7 +15,7 @@ from keep_actors.cli.options import looks, workflow_argument
 from keep_actors.cli.terminal import age, brief, fields, json_line, plain, remark, show, style, table, when
 from keep_storage import item_reads, lookups, overdue_reads, reads
 from keep_storage.ids import Millis
-from keep_storage.model import Grant, Handler, ItemState, Workflow, WorkflowStatus
+from keep_storage.model import Handler, ItemState, StoredGrant, Workflow, WorkflowStatus
 
 COUNTED_MAX: Final = 1_000
 """Waiting events of a topic, and items of a workflow, are not counted any further."""
@@ -41,7 +41,7 @@ _COLOURS: Final = {
 }
 
 
-class Line(msgspec.Struct, frozen=True):
+class StatusLine(msgspec.Struct, frozen=True):
     """A workflow in the list."""
 
     id: str
@@ -71,12 +71,12 @@ class Line(msgspec.Struct, frozen=True):
 class Detail(msgspec.Struct, frozen=True):
     """One workflow, and everything about it that is quick to find."""
 
-    workflow: Line
+    workflow: StatusLine
     version: str | None
     timezone: str
     handlers: list[Handler]
     pending: dict[str, int]
-    grants: list[Grant]
+    grants: list[StoredGrant]
     attention: list[Attention]
     runs: list[RunView]
 
@@ -106,7 +106,7 @@ def status(workflow: str | None, everything: bool, db: Path, as_json: bool) -> N
             _detail(look, found, line, as_json)
 
 
-def lines(look: Look) -> list[Line]:
+def lines(look: Look) -> list[StatusLine]:
     """All workflows, oldest first. What it costs does not depend on how much they have done."""
     due = {each.workflow_id: each.at for each in reads.agenda(look.q)}
     waiting = {each.id for each in reads.workflows_needing_attention(look.q)}
@@ -118,7 +118,7 @@ def lines(look: Look) -> list[Line]:
         failing.setdefault(handler.workflow_id, []).append(handler)
     is_owned = look.owner is not None
     return [
-        Line(
+        StatusLine(
             id=each.id,
             name=each.name,
             status=each.status,
@@ -158,7 +158,7 @@ def _list(look: Look, everything: bool, as_json: bool) -> None:
         show(style(f"What waits for a person: keep attention --db {plain(str(look.db))}", "red"))
 
 
-def _row(line: Line, now: Millis) -> tuple[str, ...]:
+def _row(line: StatusLine, now: Millis) -> tuple[str, ...]:
     why = line.error or ("its script failed" if line.maintenance else "a call: may it be made, or did it happen")
     return (
         line.name,
@@ -171,7 +171,7 @@ def _row(line: Line, now: Millis) -> tuple[str, ...]:
     )
 
 
-def _state(line: Line) -> str:
+def _state(line: StatusLine) -> str:
     if (line.error or line.maintenance) and line.status is WorkflowStatus.ACTIVE:
         return "stopped"
     if line.is_interrupted:
@@ -192,19 +192,19 @@ def _fails(failing: Failing, look: Look) -> str:
     return f"fails since {when(failing.since, look.now)}, {times}, {again}"
 
 
-def _items(line: Line) -> str:
+def _items(line: StatusLine) -> str:
     """How many are in each state: those that want to be looked at first."""
     counted = [f"{line.items[state]:,} {state}" for state in _ITEMS_FIRST if state in line.items]
     return f"{', '.join(counted)}{' and more' if line.items_are_cut else ''}"
 
 
-def _due(line: Line, now: Millis) -> str:
+def _due(line: StatusLine, now: Millis) -> str:
     if line.due_at is None:
         return "-"
     return "now" if line.due_at <= now else age(line.due_at, now)
 
 
-def _detail(look: Look, workflow: Workflow, line: Line, as_json: bool) -> None:
+def _detail(look: Look, workflow: Workflow, line: StatusLine, as_json: bool) -> None:
     version = reads.version(look.q, workflow.active_version_id) if workflow.active_version_id else None
     at = Moment(look.now, is_owned=look.owner is not None)
     detail = Detail(

@@ -128,7 +128,7 @@ def unarchive(workflow: str, db: Path, control: Path | None, by: str, as_json: b
     done(answer, as_json, f"{answer.name} is {answer.status}. To have it run: {line(db, 'resume', answer.id)}")
 
 
-class Ending(msgspec.Struct, frozen=True):
+class RunEnding(msgspec.Struct, frozen=True):
     """A run that ends at its next call."""
 
     workflow_id: str
@@ -156,7 +156,7 @@ def stop(workflow: str, run_id: str | None, why: str, db: Path, control: Path | 
         found = look.workflow(workflow)
         wanted = look.one_id("run", run_id, "run") if run_id is not None else None
     request = protocol.Stop(workflow=found.id, run_id=wanted, by=by, why=why)
-    ending = Ending(found.id, Runtime(db, control).ask(request, str))
+    ending = RunEnding(found.id, Runtime(db, control).ask(request, str))
     done(ending, as_json, f"Run {ending.run_id} of {found.name} ends at its next call. What it did stays done.")
 
 

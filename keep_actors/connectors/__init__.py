@@ -25,13 +25,13 @@ from keep_actors.connectors.errors import (
 )
 from keep_actors.connectors.method import Method
 from keep_actors.connectors.outcomes import (
-    Answer,
     Applied,
+    CallOutcome,
     DidNotHappen,
     Failed,
     Happened,
-    MutationOutcome,
     NotApplied,
+    ReadAnswer,
     ReadOutcome,
     Retry,
     Unknown,
@@ -40,9 +40,9 @@ from keep_actors.connectors.outcomes import (
 from keep_actors.connectors.params import Params
 
 __all__ = [
-    "Answer",
     "Applied",
     "AuthRequired",
+    "CallOutcome",
     "Catalog",
     "Connector",
     "ConnectorBug",
@@ -56,12 +56,12 @@ __all__ = [
     "InvalidCall",
     "Method",
     "MutationCall",
-    "MutationOutcome",
     "NotApplied",
     "Params",
     "ParamsError",
     "PermissionDenied",
     "PreconditionFailed",
+    "ReadAnswer",
     "ReadCall",
     "ReadOutcome",
     "Retry",

@@ -17,13 +17,13 @@ from keep_actors.connectors.declaration import Reconciler, Similarity
 from keep_actors.connectors.definition import Definition, is_web_address
 from keep_actors.connectors.errors import ConnectorError, ParamsError, Uncertain
 from keep_actors.connectors.outcomes import (
-    Answer,
     Applied,
+    CallOutcome,
     DidNotHappen,
     Failed,
     Happened,
-    MutationOutcome,
     NotApplied,
+    ReadAnswer,
     ReadOutcome,
     Retry,
     TooEarly,
@@ -59,7 +59,7 @@ class Method(Definition):
         assert self.kind == "read", f"{self.full_name} is a mutation: it has to be in the ledger first"
         match await carry_out(self._work(params, call), timeout_ms):
             case Returned(value=json_text):
-                return Answer(json_text)
+                return ReadAnswer(json_text)
             case TimedOut():
                 return Failed(FailureClass.TRANSIENT, _late(timeout_ms))
             case Raised(error=ConnectorError() as error):
@@ -69,7 +69,7 @@ class Method(Definition):
             case Raised(error=error):
                 return Failed(FailureClass.INTERNAL, self._surprise(error))
 
-    async def mutate(self, params: Params, call: MutationCall, timeout_ms: int) -> MutationOutcome:
+    async def mutate(self, params: Params, call: MutationCall, timeout_ms: int) -> CallOutcome:
         """Act. The ledger says `in_flight` before this is called, and learns the outcome after."""
         assert self.kind == "mutation", f"{self.full_name} is a read"
         match await carry_out(self._work(params, call), timeout_ms):

@@ -7,7 +7,7 @@ import msgspec
 from keep_storage.model import FailureClass, Json
 
 
-class Answer(msgspec.Struct, frozen=True):
+class ReadAnswer(msgspec.Struct, frozen=True):
     """The read succeeded."""
 
     json_text: Json
@@ -21,7 +21,7 @@ class Failed(msgspec.Struct, frozen=True):
     retry_after_ms: int | None = None
 
 
-ReadOutcome: TypeAlias = Answer | Failed
+ReadOutcome: TypeAlias = ReadAnswer | Failed
 
 
 class Happened(msgspec.Struct, frozen=True):
@@ -44,7 +44,7 @@ class Unknown(msgspec.Struct, frozen=True):
     message: str
 
 
-MutationOutcome: TypeAlias = Happened | DidNotHappen | Unknown
+CallOutcome: TypeAlias = Happened | DidNotHappen | Unknown
 
 
 class Applied(msgspec.Struct, frozen=True):

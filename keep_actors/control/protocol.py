@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypeAlias, TypeV
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from keep_actors.api.verdicts import Verdict
+from keep_actors.api.verdicts import PersonVerdict
 from keep_storage.model import Event, Item, ItemState, JournalEntry, Mutation, Workflow
 
 if TYPE_CHECKING:
     from keep_actors.api.escalation import Escalation
     from keep_actors.api.keep_answers import Deployed
-    from keep_actors.api.views import Question
+    from keep_actors.api.views import ApprovalQuestion
 else:
     # Only answers have these types: a command that asks for something else need not load a runtime.
-    Escalation = Deployed = Question = Any
+    Escalation = Deployed = ApprovalQuestion = Any
 
 VERSION: Final = 1
 REQUEST_BYTES_MAX: Final = 4 * 1024 * 1024
@@ -137,7 +137,7 @@ class Revoke(Request[Workflow], frozen=True, kw_only=True):
     by: str
 
 
-class Approvals(Request[list[Question]], frozen=True, kw_only=True):
+class Approvals(Request[list[ApprovalQuestion]], frozen=True, kw_only=True):
     """Asked of a runtime, because it has the connectors: only they know which call needs which permission."""
 
     workflow: str | None = None
@@ -159,7 +159,7 @@ class Reject(Request[Mutation], frozen=True, kw_only=True):
 
 class Resolve(Request[Mutation], frozen=True, kw_only=True):
     mutation_id: str
-    verdict: Verdict
+    verdict: PersonVerdict
     by: str
     why: str = ""
     result: Any = None

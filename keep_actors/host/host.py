@@ -1,6 +1,6 @@
 """What all workflow actors share: the doors to the outside, and the services behind them. Made once, by `open`.
 
-`Doors` is what a handler is evaluated with; it knows no database. `Host` adds the services of a whole runtime.
+`Services` is what a handler is evaluated with; it knows no database. `Host` adds the services of a whole runtime.
 """
 
 import random
@@ -14,10 +14,10 @@ from keep_actors.connectors import Catalog
 from keep_actors.host.call_times import CallTimes
 from keep_actors.host.fault_points import Faults, no_faults
 from keep_actors.host.reading_actor import ReadingRef
-from keep_actors.host.run_slots import Turnstile
+from keep_actors.host.run_slots import RunSlots
 from keep_actors.host.script import Script
 from keep_actors.host.storage_actor import StorageRef
-from keep_actors.host.storage_retry import patiently
+from keep_actors.host.storage_retry import retry_while_unavailable
 from keep_actors.kernel import Time
 from keep_actors.policy import Policy
 from keep_actors.sandbox_pool import SandboxPool
@@ -32,7 +32,7 @@ T = TypeVar("T")
 _SCRIPTS_KEPT: Final = 256
 
 
-class Doors:
+class Services:
     """Time, chance, scripts' processes, connectors, and the rules: all that evaluating a handler takes."""
 
     def __init__(
@@ -42,7 +42,7 @@ class Doors:
         rng: random.Random,
         pool: SandboxPool,
         catalog: Catalog,
-        turnstile: Turnstile,
+        turnstile: RunSlots,
         policy: Policy,
         policies: Mapping[str, Policy],
         telemetry: Telemetry = NO_TELEMETRY,
@@ -101,7 +101,7 @@ class Doors:
         return (self._policy, *self._policies.values())
 
 
-class Host(Doors):
+class Host(Services):
     """The services of one runtime."""
 
     def __init__(
@@ -113,7 +113,7 @@ class Host(Doors):
         reading: ReadingRef,
         pool: SandboxPool,
         catalog: Catalog,
-        turnstile: Turnstile,
+        turnstile: RunSlots,
         policy: Policy,
         policies: Mapping[str, Policy],
         automatic_repairs: bool = False,
@@ -142,7 +142,7 @@ class Host(Doors):
 
     async def read(self, function: Callable[[Queries], T]) -> T:
         """For what has to go on: while the disk cannot be read, it waits. Who only asks uses `reading`, and is told."""
-        return await patiently(lambda: self.reading.read(function), self.time)
+        return await retry_while_unavailable(lambda: self.reading.read(function), self.time)
 
     def repairs_max(self, workflow_name: str) -> int:
         """How often a handler of this workflow is repaired by itself; 0: a person does it."""

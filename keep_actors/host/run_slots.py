@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager, contextmanager
 import anyio
 
 
-class Turnstile:
+class RunSlots:
     """Lets `width` runs compute at a time."""
 
     def __init__(self, width: int) -> None:

@@ -28,11 +28,11 @@ class Script(msgspec.Struct, frozen=True):
     @classmethod
     def of(cls, version: ScriptVersion) -> "Script":
         """A version as it is stored."""
-        declared = msgspec.json.decode(version.declaration, type=Declared)
+        declared = msgspec.json.decode(version.declaration, type=StoredDeclaration)
         return cls(version.id, version.source, declared.declaration, declared.uses, declared.methods)
 
 
-class Declared(msgspec.Struct, frozen=True):
+class StoredDeclaration(msgspec.Struct, frozen=True):
     """What is kept of an inspection beside the source."""
 
     declaration: Declaration
@@ -41,7 +41,7 @@ class Declared(msgspec.Struct, frozen=True):
     """See `Script`. Versions of older files do not have it."""
 
     @classmethod
-    def of(cls, inspection: Inspection, methods: Mapping[str, MethodKind]) -> "Declared":
+    def of(cls, inspection: Inspection, methods: Mapping[str, MethodKind]) -> "StoredDeclaration":
         """What a script that loads declares, where there are these methods."""
         assert inspection.declaration is not None, "a script that does not load is not kept"
         return cls(inspection.declaration, [use.name for use in inspection.uses], methods)

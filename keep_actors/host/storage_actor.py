@@ -12,15 +12,15 @@ from keep_actors.host.fault_points import Faults, Point, no_faults
 from keep_actors.kernel import Actor, ActorRef, Question, Thread, WorkerThread
 from keep_actors.telemetry import NO_TELEMETRY, Telemetry, names
 from keep_storage.errors import StorageUnavailable
-from keep_storage.operations import Done, Operation, Outcome
+from keep_storage.operations import Done, Operation, OperationOutcome
 
 T = TypeVar("T")
 
 
-class Store(Protocol):
+class CommitStore(Protocol):
     """What the actor needs of the storage."""
 
-    def commit(self, batch: Sequence[Operation[Any]], /) -> Sequence[Outcome]:
+    def commit(self, batch: Sequence[Operation[Any]], /) -> Sequence[OperationOutcome]:
         """Apply the batch durably and return one outcome per operation, in order. Blocks.
 
         Raises `StorageUnavailable` when the commit failed as a whole.
@@ -58,7 +58,7 @@ class StorageActor(Actor[Apply[Any]]):
 
     def __init__(
         self,
-        store: Store,
+        store: CommitStore,
         *,
         name: str = "storage",
         batch_ops_max: int = 1024,

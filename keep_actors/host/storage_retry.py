@@ -17,7 +17,7 @@ _RETRY_FIRST_MS = 250
 _RETRY_CAP_MS = 30_000
 
 
-async def patiently(work: Callable[[], Awaitable[T]], time: Time) -> T:
+async def retry_while_unavailable(work: Callable[[], Awaitable[T]], time: Time) -> T:
     """Write or read, and while the storage cannot, try again: a full disk is nobody's failure, and may pass."""
     wait_ms = _RETRY_FIRST_MS
     while True:

@@ -20,16 +20,16 @@ T = TypeVar("T")
 _MESSAGE_CHARS_MAX: Final = 1000
 
 
-class Attempt:
+class ForeignAttempt:
     """What a block of foreign code raised, if it did."""
 
     error: Exception | None = None
 
 
 @contextmanager
-def attempt() -> Iterator[Attempt]:
+def attempt() -> Iterator[ForeignAttempt]:
     """Keeps what the block raises."""
-    tried = Attempt()
+    tried = ForeignAttempt()
     try:
         yield tried
     except Exception as error:

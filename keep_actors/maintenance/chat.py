@@ -19,7 +19,7 @@ from keep_actors.outbound.secret import SHOWN, Secret
 if TYPE_CHECKING:
     import httpx
 
-    from keep_actors.outbound.post import Reply, Sender
+    from keep_actors.outbound.post import HttpReply, Sender
 
 ANSWER_BYTES_MAX: Final = 4 * 1024 * 1024
 """The largest script, escaped as badly as JSON allows, and a model's thoughts about it."""
@@ -96,11 +96,11 @@ class ChatMaintainer:
                 why = self._redacted(described(error))
                 raise RepairFailed(f"The request to {self._url} failed: {why}", is_transient=True)
 
-    async def _post(self, body: bytes) -> "Reply":
+    async def _post(self, body: bytes) -> "HttpReply":
         headers = {"authorization": f"Bearer {self._key.reveal()}"} if self._key is not None else {}
         return await self._sender.post(f"{self._url}/chat/completions", headers, body, ANSWER_BYTES_MAX)
 
-    def _proposal(self, reply: "Reply") -> Proposal:
+    def _proposal(self, reply: "HttpReply") -> Proposal:
         if reply.status != 200:
             raise self._refused(reply)
         if not reply.is_whole:
@@ -131,7 +131,7 @@ class ChatMaintainer:
             raise RepairFailed("The model answered without a text.")
         return choice.message.content
 
-    def _refused(self, reply: "Reply") -> RepairFailed:
+    def _refused(self, reply: "HttpReply") -> RepairFailed:
         status = reply.status
         if 300 <= status < 400:
             return RepairFailed(f"{self._url} redirects ({status}), which is not followed; give the final address.")
@@ -148,7 +148,7 @@ class ChatMaintainer:
             return RepairFailed(f"{self._url} is out of order ({status}){why}", is_transient=True)
         return RepairFailed(f"{self._url} did not take the request ({status}){why}")
 
-    def _detail(self, reply: "Reply") -> str:
+    def _detail(self, reply: "HttpReply") -> str:
         """What an error of the API says, if it is one."""
         if not reply.is_whole or reply.is_encoded:
             return ""

@@ -73,16 +73,16 @@ the fence.
 """
 
 
-class Message(msgspec.Struct, frozen=True):
+class ChatMessage(msgspec.Struct, frozen=True):
     """One message of a chat."""
 
     role: Literal["system", "user"]
     content: str
 
 
-def messages_for(task: RepairTask) -> list[Message]:
+def messages_for(task: RepairTask) -> list[ChatMessage]:
     """What a model is told."""
-    found = [Message("system", _system(task)), Message("user", "\n\n".join(_material(task)) + "\n")]
+    found = [ChatMessage("system", _system(task)), ChatMessage("user", "\n\n".join(_material(task)) + "\n")]
     assert sum(len(each.content) for each in found) <= PROMPT_CHARS_MAX, "every part has its own bound"
     return found
 

@@ -15,7 +15,7 @@ from keep_actors.maintenance.evidence import legible
 from keep_sandbox.declaration import PROBLEMS_SHOWN_MAX, Consumer, Declaration, Inspection, Problem, Schedule, Scheduled
 from keep_sandbox.outcomes import Place
 
-Handler: TypeAlias = Consumer | Scheduled
+DeclaredHandler: TypeAlias = Consumer | Scheduled
 
 _KINDS: Final = {"producers": "a producer", "consumers": "a consumer", "jobs": "a job"}
 _NAME_CHARS_MAX: Final = 100
@@ -114,7 +114,7 @@ def _handlers(declaration: Declaration) -> list[tuple[str, str]]:
     ]
 
 
-def _handler_changed(handler: str, old: Handler, new: Handler, topics: list[str]) -> Iterator[str]:
+def _handler_changed(handler: str, old: DeclaredHandler, new: DeclaredHandler, topics: list[str]) -> Iterator[str]:
     """Every field of the two, compared: one that differs is refused unless a rule knows the change and allows it."""
     for field in _differing(old, new):
         rule = HANDLER_MAY_CHANGE.get((type(new), field))
@@ -130,7 +130,7 @@ def _differing(old: msgspec.Struct, new: msgspec.Struct) -> Iterator[str]:
             yield field
 
 
-def _changed_words(handler: str, field: str, old: Handler, new: Handler, topics: list[str]) -> str:
+def _changed_words(handler: str, field: str, old: DeclaredHandler, new: DeclaredHandler, topics: list[str]) -> str:
     """What to do about a field that is not as it was."""
     match field, old, new:
         case "subscribe", Consumer(), Consumer():
@@ -174,7 +174,7 @@ def _is_added(old: bool, new: bool, _: list[str]) -> bool:
     return new and not old
 
 
-HANDLER_MAY_CHANGE: Final[Mapping[tuple[type[Handler], str], Callable[[Any, Any, list[str]], bool]]] = {
+HANDLER_MAY_CHANGE: Final[Mapping[tuple[type[DeclaredHandler], str], Callable[[Any, Any, list[str]], bool]]] = {
     (Scheduled, "publishes"): _is_no_wider,
     (Consumer, "publishes"): _is_no_wider,
     (Consumer, "subscribe"): _is_reordered,

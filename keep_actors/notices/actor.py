@@ -15,16 +15,16 @@ from msgspec import Struct
 
 from keep_actors.api import overdue
 from keep_actors.host.host import Host
-from keep_actors.host.storage_retry import patiently
+from keep_actors.host.storage_retry import retry_while_unavailable
 from keep_actors.kernel import Actor, ActorDied, ActorRef, ActorStopped, Question, RestartPolicy, Supervisor
 from keep_actors.kernel.signal import Signal
-from keep_actors.notices.comparison import Difference, compare
-from keep_actors.notices.courier import Courier
+from keep_actors.notices.comparison import NoticeChanges, compare
+from keep_actors.notices.courier import Deliverer
 from keep_actors.notices.matters import matters, outcome_of
 from keep_actors.notices.sink import Sink
 from keep_storage import notice_reads, overdue_reads, reads
 from keep_storage.ids import Millis
-from keep_storage.model import Notice
+from keep_storage.model import NoticeRow
 from keep_storage.operations import AddDelivery, OpenNotice, Operation, SettleNotice, Together
 from keep_storage.transaction import Queries
 
@@ -40,7 +40,7 @@ _ENTRIES: Final = 1_000
 """Journal entries of one read."""
 
 
-class Look(Question[None]):
+class CompareNotices(Question[None]):
     """Compare what may have changed."""
 
 
@@ -48,24 +48,24 @@ class Finish(Question[None]):
     """Compare once more, and answer when everything that is due has been tried."""
 
 
-Message: TypeAlias = Look | Finish
+NoticesMessage: TypeAlias = CompareNotices | Finish
 
 
 class _Found(Struct, frozen=True):
     until: int
     is_all: bool
     settled: tuple[SettleNotice, ...]
-    difference: Difference
+    difference: NoticeChanges
 
 
-class NoticesActor(Actor[Message]):
+class NoticesActor(Actor[NoticesMessage]):
     """The one that writes notices. Its couriers, one for each sink, live and die with it."""
 
     def __init__(self, host: Host, sinks: Sequence[Sink], committed: Signal) -> None:
         super().__init__("notices")
         self._host = host
         self._sinks = tuple(sink.name for sink in sinks)
-        self._couriers = [Courier(host, sink) for sink in sinks]
+        self._couriers = [Deliverer(host, sink) for sink in sinks]
         self._committed = committed
         self._seen: int | None = None
         """The journal up to here has been compared."""
@@ -81,9 +81,9 @@ class NoticesActor(Actor[Message]):
             await super().run()
             tasks.cancel_scope.cancel()
 
-    async def receive(self, message: Message) -> None:
+    async def receive(self, message: NoticesMessage) -> None:
         match message:
-            case Look():
+            case CompareNotices():
                 await self._look()
             case Finish():
                 await self._look()
@@ -101,7 +101,7 @@ class NoticesActor(Actor[Message]):
             while True:
                 # Taken before looking: what is committed meanwhile is looked at next.
                 committed, looked_at = self._committed.next, time.now()
-                await self.ref.ask(Look())
+                await self.ref.ask(CompareNotices())
                 await self._something_changes(committed)
                 await time.sleep_until(looked_at + LOOK_EVERY_MS)
 
@@ -199,16 +199,18 @@ class NoticesActor(Actor[Message]):
     async def _write(self, operations: Sequence[Operation[object]]) -> None:
         if operations:
             together = Together(tuple(operations))
-            await patiently(lambda: self._host.storage.apply(together), self._host.time)
+            await retry_while_unavailable(lambda: self._host.storage.apply(together), self._host.time)
             for courier in self._couriers:
                 courier.wake()
 
 
-def _settle(q: Queries, notice: Notice) -> SettleNotice:
+def _settle(q: Queries, notice: NoticeRow) -> SettleNotice:
     return SettleNotice(notice.id, outcome_of(q, notice))
 
 
-def start(supervisor: Supervisor, host: Host, sinks: Sequence[Sink], committed: Signal) -> ActorRef[Message] | None:
+def start(
+    supervisor: Supervisor, host: Host, sinks: Sequence[Sink], committed: Signal
+) -> ActorRef[NoticesMessage] | None:
     """Have people told from now on. Without sinks there is nobody to be told, and nothing is done at all."""
     if not sinks:
         return None
@@ -221,7 +223,7 @@ def start(supervisor: Supervisor, host: Host, sinks: Sequence[Sink], committed: 
     )
 
 
-async def finish(notices: ActorRef[Message] | None, grace_ms: Millis) -> None:
+async def finish(notices: ActorRef[NoticesMessage] | None, grace_ms: Millis) -> None:
     """The runtime comes to its end: what is due is tried, but not for long."""
     if notices is None:
         return

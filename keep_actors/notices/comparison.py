@@ -9,25 +9,25 @@ from collections.abc import Iterable
 import msgspec
 
 from keep_actors.notices.matters import Matter
-from keep_storage.model import Notice
+from keep_storage.model import NoticeRow
 
 
-class Difference(msgspec.Struct, frozen=True):
+class NoticeChanges(msgspec.Struct, frozen=True):
     """What people do not know yet."""
 
     opened: list[Matter]
-    settled: list[Notice]
+    settled: list[NoticeRow]
 
 
-def compare(matters: Iterable[Matter], known: Iterable[Notice]) -> Difference:
+def compare(matters: Iterable[Matter], known: Iterable[NoticeRow]) -> NoticeChanges:
     """`known` are the open notices of the workflows that `matters` are about."""
     now = {_key(each): each for each in matters}
     before = {_key(each): each for each in known}
-    return Difference(
+    return NoticeChanges(
         opened=[matter for key, matter in now.items() if key not in before],
         settled=[notice for key, notice in before.items() if key not in now],
     )
 
 
-def _key(each: Matter | Notice) -> tuple[str, str, str]:
+def _key(each: Matter | NoticeRow) -> tuple[str, str, str]:
     return each.workflow_id, each.kind, each.about

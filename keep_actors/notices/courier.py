@@ -12,7 +12,7 @@ import anyio
 from keep_actors.api.delivery_log import notice_about
 from keep_actors.api.notice import Notice
 from keep_actors.host.host import Host
-from keep_actors.host.storage_retry import patiently
+from keep_actors.host.storage_retry import retry_while_unavailable
 from keep_actors.kernel import Time
 from keep_actors.kernel.foreign_code import Ending, Raised, Returned, TimedOut, carry_out, described
 from keep_actors.kernel.signal import Signal
@@ -28,7 +28,7 @@ from keep_storage.transaction import Queries
 log = logging.getLogger("keep_actors.notices")
 
 
-class Courier:
+class Deliverer:
     """The deliveries of one sink. `run` it in a task, and `wake` it when there may be another."""
 
     def __init__(self, host: Host, sink: Sink) -> None:
@@ -75,7 +75,7 @@ class Courier:
         ending = await carry_out(lambda: sink.deliver(notice), sink.timeout_ms)
         note = NoteDelivery(notice.matter, sink.name, delivery.says, *self._judged(ending, delivery))
         try:
-            noted = await patiently(lambda: self._host.storage.apply(note), self._host.time)
+            noted = await retry_while_unavailable(lambda: self._host.storage.apply(note), self._host.time)
         except Rejected as refused:
             # The actor was restarted, and what its last incarnation had asked of the storage was done after we looked.
             log.info("A delivery to sink %r was noted before: %s", sink.name, refused.reason)

@@ -77,7 +77,7 @@ def _matter(q: Queries, workflow: Workflow, needs: Attention, is_repaired: IsRep
     return Matter(workflow.id, kind, about, needs.run_id, call, cut(words), needs.can_do)
 
 
-def outcome_of(q: Queries, notice: model.Notice) -> str:
+def outcome_of(q: Queries, notice: model.NoticeRow) -> str:
     """How a matter was settled and by whom, as far as the tables say it in one place."""
     match notice.kind:
         case NoticeKind.APPROVAL:

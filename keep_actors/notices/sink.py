@@ -8,7 +8,7 @@ from keep_actors.api.notice import Notice
 from keep_actors.policy import Backoff
 from keep_storage.ids import Millis
 
-Function: TypeAlias = Callable[[Notice], Awaitable[None]]
+NoticeFunction: TypeAlias = Callable[[Notice], Awaitable[None]]
 
 PATIENCE: Final = Backoff(first_ms=5_000, cap_ms=3_600_000, attempts_max=36, jitter=0.2)
 """A little more than a day: ever later for an hour and a half, then every hour."""
@@ -47,7 +47,7 @@ class Hook:
     """A sink that is a function: `async def page(notice: Notice) -> None`."""
 
     def __init__(
-        self, function: Function, *, name: str = "", timeout_ms: Millis = TIMEOUT_MS, backoff: Backoff = PATIENCE
+        self, function: NoticeFunction, *, name: str = "", timeout_ms: Millis = TIMEOUT_MS, backoff: Backoff = PATIENCE
     ) -> None:
         self.name = checked_name(name or str(getattr(function, "__name__", "")), "Hook(function, name='pager')")
         self.timeout_ms = checked_timeout(timeout_ms)
@@ -61,7 +61,7 @@ class Hook:
         await self._function(notice)
 
 
-Sinks: TypeAlias = Sink | Function | Iterable[Sink | Function]
+Sinks: TypeAlias = Sink | NoticeFunction | Iterable[Sink | NoticeFunction]
 """One or several."""
 
 

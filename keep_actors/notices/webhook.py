@@ -9,7 +9,7 @@ from keep_actors.api.notice import Notice
 from keep_actors.notices.signature import NOTICE_ID, SIGNATURE, TIMESTAMP, Secrets, checked_secrets, signed
 from keep_actors.notices.sink import PATIENCE, TIMEOUT_MS, GiveUp, checked_name, checked_timeout
 from keep_actors.policy import Backoff
-from keep_storage.ids import Clock, Millis, wall_clock
+from keep_storage.ids import Millis, Now, wall_clock
 
 if TYPE_CHECKING:
     import httpx
@@ -40,7 +40,7 @@ class Webhook:
         name: str = "",
         timeout_ms: Millis = TIMEOUT_MS,
         backoff: Backoff = PATIENCE,
-        clock: Clock = wall_clock,
+        clock: Now = wall_clock,
         client: "httpx.AsyncClient | None" = None,
     ) -> None:
         parts = urlsplit(url)

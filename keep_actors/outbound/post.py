@@ -11,7 +11,7 @@ import httpx
 import msgspec
 
 
-class Reply(msgspec.Struct, frozen=True):
+class HttpReply(msgspec.Struct, frozen=True):
     """What the server said."""
 
     status: int
@@ -31,7 +31,7 @@ class Sender:
         # Reading the certificates takes a tenth of a second, which no event loop has.
         self._ssl = httpx.create_ssl_context() if client is None else None
 
-    async def post(self, url: str, headers: Mapping[str, str], body: bytes, bytes_max: int) -> Reply:
+    async def post(self, url: str, headers: Mapping[str, str], body: bytes, bytes_max: int) -> HttpReply:
         """Raises what httpx raises. Waits for as long as it takes: the caller has the deadline."""
         async with AsyncExitStack() as stack:
             client = self._client
@@ -49,7 +49,7 @@ class Sender:
                 )
             )
             read, is_whole = await _bounded(reply, bytes_max)
-            return Reply(
+            return HttpReply(
                 status=reply.status_code,
                 body=read,
                 is_whole=is_whole,

@@ -4,7 +4,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from keep_actors.host.host import Doors
+from keep_actors.host.host import Services
 from keep_actors.host.script import Script
 from keep_actors.permissions import Envelope
 from keep_actors.policy import Policy
@@ -31,7 +31,7 @@ class CannotGoOn(Exception):
 class RunContext:
     """One run of one handler."""
 
-    host: Doors
+    host: Services
     workflow: Workflow
     script: Script
     handler: str

@@ -10,14 +10,14 @@ from keep_actors.run import failures, results
 from keep_actors.run.context import CannotGoOn, RunContext
 from keep_actors.run.external_calls import checked_params, permitted
 from keep_actors.run.failures import logic
-from keep_actors.run.gate import Ask, Stage, refusal
+from keep_actors.run.gate import Ask, ScriptPhase, refusal
 from keep_actors.run.items import Items
 from keep_actors.run.requests import Requests
 from keep_actors.run.results import Prepared, ResultError
 from keep_actors.sandbox_pool import Call
 from keep_actors.telemetry import names
 from keep_sandbox import Invocation, Request
-from keep_sandbox import Mutation as Issued
+from keep_sandbox import IssuedMutation as Issued
 from keep_sandbox.outcomes import Terminal, Value
 from keep_storage.model import Json
 
@@ -35,13 +35,13 @@ class Evaluation:
         if missing := [name for name in self._context.script.uses if self._host.catalog.get(name) is None]:
             raise CannotGoOn(failures.not_here(missing))
 
-    async def by_the_clock(self, stage: Stage, address: str, state: Json | None) -> Json | None:
+    async def by_the_clock(self, stage: ScriptPhase, address: str, state: Json | None) -> Json | None:
         """A producer or a job: its next state; None when it returned nothing, and its last state stays."""
         return await self._returned_state(stage, address, _arguments(state))
 
     async def prepare(self, state: Json | None) -> Prepared:
         """What a consumer has chosen."""
-        returned = await self._invoke(Stage.PREPARE, self._address("prepare"), _arguments(state))
+        returned = await self._invoke(ScriptPhase.PREPARE, self._address("prepare"), _arguments(state))
         assert isinstance(returned, Value), "`prepare` may not mutate"
         context = self._context
         try:
@@ -51,7 +51,7 @@ class Evaluation:
 
     async def mutate(self, prepared: Prepared) -> Issued | None:
         """What `mutate` wants to have done; None if nothing."""
-        ended = await self._invoke(Stage.MUTATE, self._address("mutate"), _arguments(prepared.text))
+        ended = await self._invoke(ScriptPhase.MUTATE, self._address("mutate"), _arguments(prepared.text))
         return ended if isinstance(ended, Issued) else None
 
     def wanted(self, issued: Issued) -> tuple[Method, Params]:
@@ -64,9 +64,11 @@ class Evaluation:
         """The next state of a consumer; None when `next` returned nothing, or there is none."""
         if not self._context.script.declaration.consumers[self._context.handler].next:
             return None
-        return await self._returned_state(Stage.NEXT, self._address("next"), _arguments(prepared, mutation_result))
+        return await self._returned_state(
+            ScriptPhase.NEXT, self._address("next"), _arguments(prepared, mutation_result)
+        )
 
-    async def _returned_state(self, stage: Stage, address: str, arguments: Json) -> Json | None:
+    async def _returned_state(self, stage: ScriptPhase, address: str, arguments: Json) -> Json | None:
         returned = await self._invoke(stage, address, arguments)
         assert isinstance(returned, Value), "only `mutate` may end with a mutation"
         try:
@@ -74,7 +76,7 @@ class Evaluation:
         except ResultError as error:
             raise CannotGoOn(logic(self._context.handler, str(error))) from None
 
-    async def _invoke(self, stage: Stage, address: str, arguments: Json) -> Value | Issued:
+    async def _invoke(self, stage: ScriptPhase, address: str, arguments: Json) -> Value | Issued:
         """Run one handler function. Returns its value, or in `mutate` the mutation it ended with."""
         with self._host.telemetry.span(names.PHASE.name, phase=stage.name.lower()) as span:
             try:
@@ -85,13 +87,13 @@ class Evaluation:
             span.ends("mutation" if isinstance(ended, Issued) else "returned")
             return ended
 
-    async def _evaluate(self, stage: Stage, address: str, arguments: Json) -> Value | Issued:
+    async def _evaluate(self, stage: ScriptPhase, address: str, arguments: Json) -> Value | Issued:
         context = self._context
         invocation = Invocation(
             source=context.script.source,
             handler=address,
             args=arguments,
-            capabilities=self._host.capabilities(context.script, mutation_is_terminal=stage is not Stage.JOB),
+            capabilities=self._host.capabilities(context.script, mutation_is_terminal=stage is not ScriptPhase.JOB),
             now_ms=self._host.time.now(),
             seed=self._host.rng.getrandbits(32),
         )
@@ -109,14 +111,14 @@ class Evaluation:
         self._host.reach(Point.INVOKED, context.workflow.id)
         return self._ended(stage, address, outcome)
 
-    async def _answer(self, call: Call, stage: Stage, request: Request) -> None:
+    async def _answer(self, call: Call, stage: ScriptPhase, request: Request) -> None:
         answer = await self._requests.answer(stage, request)
         try:
             await call.answer(request.id, answer)
         except ValueError as error:
             raise CannotGoOn(logic(self._context.handler, f"`ctx.{request.name}`: {error}; ask for less")) from None
 
-    def _ended(self, stage: Stage, address: str, outcome: Terminal) -> Value | Issued:
+    def _ended(self, stage: ScriptPhase, address: str, outcome: Terminal) -> Value | Issued:
         if isinstance(outcome, Issued):
             self._context.keep_request(outcome.name, outcome.params)
             if why := refusal(stage, Ask.MUTATION, outcome.name, self._context.policy):

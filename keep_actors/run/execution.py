@@ -17,14 +17,14 @@ from keep_actors.run.context import CannotGoOn, RunContext
 from keep_actors.run.evaluation import Evaluation
 from keep_actors.run.external_calls import call_in_run, recorded
 from keep_actors.run.failures import Before, Failure, logic
-from keep_actors.run.gate import Stage
+from keep_actors.run.gate import ScriptPhase
 from keep_actors.run.items import ITEM_LEFT_OPEN, Items, ReadEarlier
 from keep_actors.run.record import Writes
 from keep_actors.run.results import Prepared
 from keep_actors.run.schedule import next_run_at
 from keep_actors.run.topics import StoredTopics
 from keep_actors.telemetry import names
-from keep_sandbox import Mutation as Issued
+from keep_sandbox import IssuedMutation as Issued
 from keep_sandbox.declaration import Consumer
 from keep_storage.errors import Reason, Rejected
 from keep_storage.ids import Millis
@@ -131,17 +131,17 @@ class Execution:
     async def _carry_out(self) -> None:
         match self._context.kind:
             case HandlerKind.PRODUCER:
-                await self._by_the_clock(Stage.PRODUCER, "producers", CommitProducer)
+                await self._by_the_clock(ScriptPhase.PRODUCER, "producers", CommitProducer)
             case HandlerKind.CONSUMER:
                 await self._consumer()
             case HandlerKind.JOB:
-                await self._by_the_clock(Stage.JOB, "jobs", CommitJob)
+                await self._by_the_clock(ScriptPhase.JOB, "jobs", CommitJob)
             case _:
                 assert_never(self._context.kind)
 
     # The three kinds of handlers.
 
-    async def _by_the_clock(self, stage: Stage, group: str, commit: type[CommitProducer | CommitJob]) -> None:
+    async def _by_the_clock(self, stage: ScriptPhase, group: str, commit: type[CommitProducer | CommitJob]) -> None:
         context = self._context
         state = await self._evaluation.by_the_clock(stage, f"{group}.{context.handler}", self._state)
         if self._items.is_open:

@@ -8,20 +8,20 @@ from collections.abc import Awaitable
 from typing import Any, TypeVar, assert_never
 
 from keep_actors.connectors import (
-    Answer,
+    CallOutcome,
     DidNotHappen,
     Failed,
     Happened,
     Method,
     MutationCall,
-    MutationOutcome,
     Params,
     ParamsError,
+    ReadAnswer,
     ReadOutcome,
     Unknown,
 )
 from keep_actors.host.fault_points import Point
-from keep_actors.host.host import Doors
+from keep_actors.host.host import Services
 from keep_actors.permissions import use_of
 from keep_actors.policy import Policy
 from keep_actors.run import reconcile
@@ -42,7 +42,7 @@ from keep_storage.operations import (
 )
 from keep_storage.outcomes import in_doubt
 
-Outcome = TypeVar("Outcome", bound=ReadOutcome | MutationOutcome)
+Outcome = TypeVar("Outcome", bound=ReadOutcome | CallOutcome)
 
 
 def permitted(context: RunContext, method: Method) -> None:
@@ -135,8 +135,8 @@ def _question(context: RunContext) -> AskFirst:
 
 
 async def call(
-    host: Doors, policy: Policy, method: Method, params: Params, mutation: Mutation
-) -> tuple[MutationOutcome, int]:
+    host: Services, policy: Policy, method: Method, params: Params, mutation: Mutation
+) -> tuple[CallOutcome, int]:
     """Make the call that the ledger has as `in_flight`. Returns what came of it, and what it cost."""
     assert mutation.status is MutationStatus.IN_FLIGHT, "the ledger knows of a call before it is made"
     made = MutationCall.of(mutation, params.values)
@@ -152,7 +152,7 @@ async def call(
     return outcome, made.cost_micros
 
 
-async def watched(host: Doors, method: Method, workflow_id: str, answer: Awaitable[Outcome]) -> Outcome:
+async def watched(host: Services, method: Method, workflow_id: str, answer: Awaitable[Outcome]) -> Outcome:
     """Wait for a connector, and tell the telemetry how long that took and how it ended."""
     began = host.time.now()
     with host.telemetry.span(names.CALL.name, method=method.full_name, access=method.kind) as span:
@@ -171,10 +171,10 @@ async def watched(host: Doors, method: Method, workflow_id: str, answer: Awaitab
     return outcome
 
 
-def _said(outcome: ReadOutcome | MutationOutcome) -> tuple[str, str]:
+def _said(outcome: ReadOutcome | CallOutcome) -> tuple[str, str]:
     """How it ended, and the class of failure, in the words of the telemetry."""
     match outcome:
-        case Answer():
+        case ReadAnswer():
             return "answered", ""
         case Failed():
             return "failed", outcome.cls

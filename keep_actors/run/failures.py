@@ -17,12 +17,12 @@ from keep_sandbox.outcomes import (
     Deadlock,
     EngineCrash,
     InvalidValue,
+    InvocationRefused,
+    IssuedMutation,
     JailViolation,
     MemoryLimit,
-    Mutation,
     Place,
     ProtocolViolation,
-    Refused,
     ScriptError,
     SizeLimit,
     StackLimit,
@@ -50,7 +50,7 @@ class Failure(msgspec.Struct, frozen=True):
     """What it is about, for code: see `Workflow.error_about`."""
 
 
-class Stop(msgspec.Struct, frozen=True):
+class StopDecision(msgspec.Struct, frozen=True):
     """How the run is stopped, and when its handler may try again; None: when something happens."""
 
     status: RunStatus
@@ -80,21 +80,21 @@ class Before(msgspec.Struct, frozen=True):
     """Since when it is tried in vain: see `Policy.tried_since`."""
 
 
-def stop_for(failure: Failure, before: Before, policy: Policy, now: Millis, rng: random.Random) -> Stop:
+def stop_for(failure: Failure, before: Before, policy: Policy, now: Millis, rng: random.Random) -> StopDecision:
     """How a run that met this failure stops. What may pass is tried again, later and later, and not for ever."""
     error = RunError(failure.cls, failure.message, failure.place, failure.about)
     if failure.cls is not FailureClass.TRANSIENT or not failure.is_fault:
-        return Stop(STATUS[failure.cls], error)
+        return StopDecision(STATUS[failure.cls], error)
     failures, since = before.failures + 1, before.since if before.since is not None else now
     if now - since >= policy.give_up_after_ms or policy.retry.is_used_up(failures):
         spent = in_words(now - since)
         tired = f"Failed {failures} times in a row, for {spent}, the last time with: {failure.message}"
-        return Stop(RunStatus.PAUSED_APPROVAL, msgspec.structs.replace(error, message=tired))
+        return StopDecision(RunStatus.PAUSED_APPROVAL, msgspec.structs.replace(error, message=tired))
     planned = now + policy.retry.delay_ms(failures, rng)
     # Tried at the very moment from which people are told, or asked: they hear of nothing that has passed meanwhile.
     milestones = [since + policy.notice_after_ms, since + policy.give_up_after_ms]
     retry_at = min([planned, *(at for at in milestones if at > now)])
-    return Stop(RunStatus.PAUSED_TRANSIENT, error, max(retry_at, now + (failure.retry_after_ms or 0)), since)
+    return StopDecision(RunStatus.PAUSED_TRANSIENT, error, max(retry_at, now + (failure.retry_after_ms or 0)), since)
 
 
 def of_outcome(outcome: Terminal, handler: str) -> Failure:  # noqa: C901  # one case for each end there is
@@ -128,7 +128,7 @@ def of_outcome(outcome: Terminal, handler: str) -> Failure:  # noqa: C901  # one
             return Failure(FailureClass.INTERNAL, f"{handler}: its worker tried what the jail forbids; see the log")
         case ProtocolViolation():
             return Failure(FailureClass.INTERNAL, f"{handler}: its worker broke the protocol: {outcome.message}")
-        case Refused() | Value() | Mutation():
+        case InvocationRefused() | Value() | IssuedMutation():
             raise AssertionError("the host knows why it refused, and the other two are no failures")
         case _:
             assert_never(outcome)

@@ -10,7 +10,7 @@ from typing import Final
 from keep_actors.policy import Policy
 
 
-class Stage(StrEnum):
+class ScriptPhase(StrEnum):
     """The code that is running."""
 
     PRODUCER = "a producer"
@@ -33,13 +33,13 @@ class Ask(StrEnum):
     ITEM = "withItem"
 
 
-ALLOWED: Final[Mapping[Stage, frozenset[Ask]]] = {
-    Stage.PRODUCER: frozenset({Ask.READ, Ask.READ_BY_ID, Ask.PUBLISH}),
-    Stage.PREPARE: frozenset({Ask.READ, Ask.READ_BY_ID, Ask.PEEK, Ask.GET_BY_IDS}),
-    Stage.MUTATE: frozenset({Ask.MUTATION}),
-    Stage.NEXT: frozenset({Ask.PUBLISH}),
-    Stage.JOB: frozenset({Ask.READ, Ask.READ_BY_ID, Ask.PUBLISH, Ask.ITEM}),
-    Stage.ITEM: frozenset({Ask.READ, Ask.READ_BY_ID, Ask.PUBLISH, Ask.MUTATION}),
+ALLOWED: Final[Mapping[ScriptPhase, frozenset[Ask]]] = {
+    ScriptPhase.PRODUCER: frozenset({Ask.READ, Ask.READ_BY_ID, Ask.PUBLISH}),
+    ScriptPhase.PREPARE: frozenset({Ask.READ, Ask.READ_BY_ID, Ask.PEEK, Ask.GET_BY_IDS}),
+    ScriptPhase.MUTATE: frozenset({Ask.MUTATION}),
+    ScriptPhase.NEXT: frozenset({Ask.PUBLISH}),
+    ScriptPhase.JOB: frozenset({Ask.READ, Ask.READ_BY_ID, Ask.PUBLISH, Ask.ITEM}),
+    ScriptPhase.ITEM: frozenset({Ask.READ, Ask.READ_BY_ID, Ask.PUBLISH, Ask.MUTATION}),
 }
 
 INSTEAD: Final[Mapping[Ask, str]] = {
@@ -53,14 +53,14 @@ INSTEAD: Final[Mapping[Ask, str]] = {
 }
 """What the author should do, when a request is refused."""
 
-assert set(ALLOWED) == set(Stage), "every stage has its row"
+assert set(ALLOWED) == set(ScriptPhase), "every stage has its row"
 assert set(INSTEAD) == set(Ask), "every refusal says what to do"
 
 
-def refusal(stage: Stage, ask: Ask, name: str, policy: Policy) -> str:
+def refusal(stage: ScriptPhase, ask: Ask, name: str, policy: Policy) -> str:
     """Why this request is refused here; empty if it is allowed. `name` is what the script called."""
     if ask in ALLOWED[stage]:
         return ""
-    if stage is Stage.MUTATE and ask is Ask.READ_BY_ID and policy.mutate_reads == "by_id":
+    if stage is ScriptPhase.MUTATE and ask is Ask.READ_BY_ID and policy.mutate_reads == "by_id":
         return ""
     return f"`ctx.{name}` ({ask}) is not allowed in {stage}. {INSTEAD[ask]}"

@@ -9,7 +9,7 @@ from typing import Final, assert_never
 from keep_actors.connectors import Applied, MutationCall, NotApplied, ParamsError, Retry, Verdict
 from keep_actors.connectors.outcomes import TooEarly
 from keep_actors.host.fault_points import Point
-from keep_actors.host.host import Doors
+from keep_actors.host.host import Services
 from keep_actors.policy import Policy
 from keep_storage.ids import Millis
 from keep_storage.model import Mutation, MutationStatus, Resolver
@@ -21,7 +21,7 @@ NOBODY_TO_ASK: Final = "cannot be asked: this runtime has no connector that coul
 Learned = ApplyMutation | FailMutation | UpdateMutationStatus
 
 
-async def check(host: Doors, policy: Policy, mutation: Mutation) -> Verdict:
+async def check(host: Services, policy: Policy, mutation: Mutation) -> Verdict:
     """Ask the connector. If it is not there any more, or cannot read what was recorded, nobody knows yet."""
     name = f"{mutation.connector}.{mutation.method}"
     method = host.catalog.get(name)

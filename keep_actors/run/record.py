@@ -8,7 +8,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
-from keep_actors.host.storage_retry import patiently
+from keep_actors.host.storage_retry import retry_while_unavailable
 from keep_actors.kernel import Time
 from keep_storage.operations import Operation
 
@@ -49,7 +49,7 @@ class Record:
         batch = (*self._opening, *self._unsaved, *operations)
         if not batch:
             return ()
-        answers = await patiently(lambda: self._advance(batch), self._time)
+        answers = await retry_while_unavailable(lambda: self._advance(batch), self._time)
         self._opening = ()
         self._unsaved.clear()
         return answers[len(answers) - len(operations) :]

@@ -13,13 +13,13 @@ from keep_actors.run import gate
 from keep_actors.run.context import CannotGoOn, RunContext
 from keep_actors.run.external_calls import checked_params, counted, permitted, watched
 from keep_actors.run.failures import Failure, logic, not_here
-from keep_actors.run.gate import Ask, Stage
+from keep_actors.run.gate import Ask, ScriptPhase
 from keep_actors.run.items import ItemParams, Items
 from keep_actors.run.results import is_message_id, is_title
 from keep_sandbox import Request
 from keep_sandbox.limits import DEFAULT_LIMITS
 from keep_sandbox.names import shown
-from keep_sandbox.outcomes import Kind
+from keep_sandbox.outcomes import RequestKind
 from keep_storage.ids import Millis
 from keep_storage.model import (
     MESSAGE_ID_CHARS_MAX,
@@ -70,32 +70,32 @@ class Requests:
         self._context = context
         self._items = items
 
-    async def answer(self, stage: Stage, request: Request) -> Json:
+    async def answer(self, stage: ScriptPhase, request: Request) -> Json:
         """The answer, as JSON text. Raises `CannotGoOn`."""
         items = self._items
-        stage = Stage.ITEM if items is not None and items.is_open else stage
+        stage = ScriptPhase.ITEM if items is not None and items.is_open else stage
         self._context.keep_request(request.name, request.params)
         match request.kind:
-            case Kind.PEEK:
+            case RequestKind.PEEK:
                 self._admit(stage, Ask.PEEK, request.name)
                 return await self._peek(self._params(request, _Peek))
-            case Kind.GET_BY_IDS:
+            case RequestKind.GET_BY_IDS:
                 self._admit(stage, Ask.GET_BY_IDS, request.name)
                 return await self._get_by_ids(self._params(request, _GetByIds))
-            case Kind.PUBLISH:
+            case RequestKind.PUBLISH:
                 self._admit(stage, Ask.PUBLISH, request.name)
                 return self._publish(self._params(request, _PublishParams), self._published(items))
-            case Kind.READ:
+            case RequestKind.READ:
                 method = self.method(request.name)
                 self._admit(stage, Ask.READ_BY_ID if method.by_id else Ask.READ, request.name)
                 return await self._read(method, request.params)
-            case Kind.MUTATION:
+            case RequestKind.MUTATION:
                 self._admit(stage, Ask.MUTATION, request.name)
                 return await self._there(items, request).mutate(self.method(request.name), request.params)
-            case Kind.ITEM_OPEN:
+            case RequestKind.ITEM_OPEN:
                 self._admit(stage, Ask.ITEM, request.name)
                 return await self._there(items, request).open(self._params(request, ItemParams))
-            case Kind.ITEM_CLOSE:
+            case RequestKind.ITEM_CLOSE:
                 return self._there(items, request).close(self._params(request, ItemParams))
 
     def method(self, full_name: str) -> Method:
@@ -112,7 +112,7 @@ class Requests:
             raise self._wrong(f"`ctx.{request.name}`: there are no items here")
         return items
 
-    def _admit(self, stage: Stage, ask: Ask, name: str) -> None:
+    def _admit(self, stage: ScriptPhase, ask: Ask, name: str) -> None:
         if why := gate.refusal(stage, ask, name, self._context.policy):
             raise self._wrong(why)
 

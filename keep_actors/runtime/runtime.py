@@ -17,9 +17,9 @@ from keep_actors.control.server import Server
 from keep_actors.host.fault_points import Faults, no_faults
 from keep_actors.host.host import Host
 from keep_actors.host.reading_actor import ReadingActor
-from keep_actors.host.run_slots import Turnstile
+from keep_actors.host.run_slots import RunSlots
 from keep_actors.host.storage_actor import StorageActor
-from keep_actors.host.storage_retry import patiently
+from keep_actors.host.storage_retry import retry_while_unavailable
 from keep_actors.kernel import (
     ActorRef,
     Clock,
@@ -44,7 +44,7 @@ from keep_actors.sandbox_pool import SandboxPool
 from keep_actors.sandbox_pool.limits import limits_for
 from keep_actors.sandbox_pool.policy import PoolPolicy
 from keep_actors.sandbox_pool.pool import PoolMode
-from keep_actors.telemetry import Wanted, chosen
+from keep_actors.telemetry import WantedTelemetry, chosen
 from keep_actors.telemetry.news import tell
 from keep_actors.workflow.actor import WorkflowActor, recovery
 from keep_actors.workflow.messages import Message, Tick
@@ -82,7 +82,7 @@ async def open(  # noqa: A001  # `keep_actors.open(...)` is how it is called
     pool_policy: PoolPolicy | None = None,
     runs_max: int = 64,
     restart: RestartPolicy | None = None,
-    telemetry: Wanted = None,
+    telemetry: WantedTelemetry = None,
     control: bool | str | os.PathLike[str] = False,
     file_mode: int = 0o600,
     shutdown_grace_ms: Millis = 10_000,
@@ -126,7 +126,7 @@ async def open(  # noqa: A001  # `keep_actors.open(...)` is how it is called
         )
         await stack.enter_async_context(catalog.opened())
         committed, thread = Signal(), WorkerThread()
-        services = Services(
+        services = CoreActors(
             StorageActor(
                 store,
                 mailbox_capacity=_UNBOUNDED,
@@ -146,7 +146,7 @@ async def open(  # noqa: A001  # `keep_actors.open(...)` is how it is called
             reading=services.reading.ref,
             pool=pool,
             catalog=catalog,
-            turnstile=Turnstile(runs_max),
+            turnstile=RunSlots(runs_max),
             policy=policy or Policy(),
             policies=policies or {},
             automatic_repairs=maintainer is not None and maintainer.is_automatic,
@@ -180,7 +180,7 @@ def _why_it_ended(group: ExceptionGroup[Exception]) -> Escalated | None:
     return min(escalated, key=lambda each: each.supervisor != _SERVICES)
 
 
-class Services:
+class CoreActors:
     """The two actors that everything needs. If one of them fails, so does the runtime."""
 
     def __init__(self, storage: StorageActor, reading: ReadingActor, time: Time) -> None:
@@ -198,7 +198,7 @@ class Runtime:
     def __init__(
         self,
         host: Host,
-        services: Services,
+        services: CoreActors,
         committed: Signal,
         restart: RestartPolicy,
         grants: Accepted,
@@ -210,7 +210,7 @@ class Runtime:
         self._maintainer = maintainer
         self._sinks = sinks
         self._server = server
-        self._notices: ActorRef[notices_actor.Message] | None = None
+        self._notices: ActorRef[notices_actor.NoticesMessage] | None = None
         self._host = host
         self._services = services
         self._committed = committed
@@ -292,7 +292,7 @@ class Runtime:
         why = f"The runtime keeps failing on this workflow, and has stopped it: {type(error).__name__}: {error}"
         halt = Together((*recovery(workflow_id).operations, HaltWorkflow(workflow_id, why)))
         try:
-            tell(halt, await patiently(lambda: self._host.storage.apply(halt), self._host.time))
+            tell(halt, await retry_while_unavailable(lambda: self._host.storage.apply(halt), self._host.time))
         except Rejected as refused:
             log.error("Workflow %s keeps failing and could not be stopped: %s", workflow_id, refused)
         # Its runs are stopped, its questions are not: a doubt is still looked into, an approval still expires.

@@ -26,7 +26,7 @@ from keep_sandbox.protocol import (
     Ready,
     Spawn,
     Spawned,
-    Started,
+    StartedFrame,
     encode,
     from_worker,
     from_zygote,
@@ -127,9 +127,9 @@ class Zygote:
             with anyio.move_on_after(_START_TIMEOUT_S):
                 frame = await link.receive()
         finally:
-            if not isinstance(frame, Started):
+            if not isinstance(frame, StartedFrame):
                 await zygote.close()
-        if not isinstance(frame, Started):
+        if not isinstance(frame, StartedFrame):
             raise SandboxUnavailable(f"the zygote did not start (exit code {process.returncode}); see its stderr")
         return zygote
 
@@ -138,7 +138,7 @@ class Zygote:
         try:
             while (frame := await self._link.receive()) is not None:
                 match frame:
-                    case Started():
+                    case StartedFrame():
                         pass
                     case Spawned():
                         if frame.serial in self._workers:

@@ -3,14 +3,15 @@
 Nothing here needs a library to be imported: `OpenTelemetry` and `PrometheusMetrics` ask for theirs when they are made.
 """
 
-from keep_actors.telemetry.guard import Guarded, Wanted, chosen
+from keep_actors.telemetry.guard import Guarded, WantedTelemetry, chosen
 from keep_actors.telemetry.logs import JsonFormatter, RunFilter, json_handler
 from keep_actors.telemetry.otel import OpenTelemetry
 from keep_actors.telemetry.prometheus import PrometheusMetrics, metrics_app
-from keep_actors.telemetry.protocol import NO_TELEMETRY, NoTelemetry, Span, Telemetry, Value
+from keep_actors.telemetry.protocol import NO_TELEMETRY, AttributeValue, NoTelemetry, Span, Telemetry
 
 __all__ = [
     "NO_TELEMETRY",
+    "AttributeValue",
     "Guarded",
     "JsonFormatter",
     "NoTelemetry",
@@ -19,8 +20,7 @@ __all__ = [
     "RunFilter",
     "Span",
     "Telemetry",
-    "Value",
-    "Wanted",
+    "WantedTelemetry",
     "chosen",
     "json_handler",
     "metrics_app",

@@ -8,14 +8,14 @@ from typing import Any, Literal, TypeAlias
 from keep_actors.kernel.foreign_code import attempt
 from keep_actors.telemetry.names import CRASHED, CUT_OFF
 from keep_actors.telemetry.otel import OpenTelemetry
-from keep_actors.telemetry.protocol import NO_TELEMETRY, NoTelemetry, Span, Telemetry, Value
+from keep_actors.telemetry.protocol import NO_TELEMETRY, AttributeValue, NoTelemetry, Span, Telemetry
 
 log = logging.getLogger("keep_actors.telemetry")
 
-Wanted: TypeAlias = Telemetry | list[Telemetry] | tuple[Telemetry, ...] | Literal["auto"] | None
+WantedTelemetry: TypeAlias = Telemetry | list[Telemetry] | tuple[Telemetry, ...] | Literal["auto"] | None
 
 
-def chosen(wanted: Wanted) -> Telemetry:
+def chosen(wanted: WantedTelemetry) -> Telemetry:
     """`"auto"` is OpenTelemetry if it is installed, and nothing if not."""
     parts: list[Telemetry] = []
     match wanted:
@@ -40,7 +40,7 @@ class Guarded:
     def __init__(self, *parts: Telemetry) -> None:
         self._parts = [_Part(each) for each in parts]
 
-    def span(self, name: str, /, **attributes: Value) -> Span:
+    def span(self, name: str, /, **attributes: AttributeValue) -> Span:
         made = [(part, part.tried(part.telemetry, "span", name, **attributes)) for part in self._parts]
         return _Spans([(part, span) for part, span in made if span is not None])
 

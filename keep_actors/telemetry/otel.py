@@ -4,7 +4,7 @@ from contextvars import Token
 from typing import TYPE_CHECKING, Any
 
 from keep_actors.telemetry.names import METRICS, SPANS, Metric
-from keep_actors.telemetry.protocol import Span, Value
+from keep_actors.telemetry.protocol import AttributeValue, Span
 
 if TYPE_CHECKING:
     from opentelemetry import metrics, trace
@@ -40,7 +40,7 @@ class OpenTelemetry:
         self._labels = {each.name: set(each.labels_for(by_workflow=by_workflow)) for each in METRICS}
         self._instruments: dict[str, Any] = {each.name: _instrument(meter, each) for each in METRICS}
 
-    def span(self, name: str, /, **attributes: Value) -> Span:
+    def span(self, name: str, /, **attributes: AttributeValue) -> Span:
         return _Span(self._tracer, name, self._nowhere if name in self._roots else None, _prefixed(attributes))
 
     def count(self, name: str, amount: int = 1, /, **labels: str) -> None:
@@ -49,7 +49,7 @@ class OpenTelemetry:
     def observe(self, name: str, value: int, /, **labels: str) -> None:
         self._instruments[name].record(value, self._chosen(name, labels))
 
-    def _chosen(self, name: str, labels: dict[str, str]) -> dict[str, Value]:
+    def _chosen(self, name: str, labels: dict[str, str]) -> dict[str, AttributeValue]:
         known = self._labels[name]
         return _prefixed({key: value for key, value in labels.items() if key in known})
 
@@ -58,7 +58,7 @@ class _Span:
     """Begins and becomes the current one with the block, so that what a connector traces is inside."""
 
     def __init__(
-        self, tracer: "trace.Tracer", name: str, parent: "Context | None", attributes: dict[str, Value]
+        self, tracer: "trace.Tracer", name: str, parent: "Context | None", attributes: dict[str, AttributeValue]
     ) -> None:
         self._tracer = tracer
         self._name = name
@@ -104,5 +104,5 @@ def _instrument(meter: "metrics.Meter", metric: Metric) -> object:
             return meter.create_histogram(metric.name, unit, metric.words)
 
 
-def _prefixed(attributes: dict[str, Any]) -> dict[str, Value]:
+def _prefixed(attributes: dict[str, Any]) -> dict[str, AttributeValue]:
     return {f"keep.{key}": value for key, value in attributes.items()}

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from keep_actors.kernel.foreign_code import attempt
 from keep_actors.telemetry.names import ATTENTION, METRICS, Metric
-from keep_actors.telemetry.protocol import NO_SPAN, Span, Value
+from keep_actors.telemetry.protocol import NO_SPAN, AttributeValue, Span
 
 if TYPE_CHECKING:
     from keep_actors.api.keep import Keep
@@ -35,7 +35,7 @@ class PrometheusMetrics:
         self._labels = {each.name: each.labels_for(by_workflow=by_workflow) for each in METRICS}
         self._series: dict[str, Any] = {each.name: self._made(each) for each in METRICS}
 
-    def span(self, name: str, /, **_: Value) -> Span:  # noqa: ARG002
+    def span(self, name: str, /, **_: AttributeValue) -> Span:  # noqa: ARG002
         return NO_SPAN
 
     def count(self, name: str, amount: int = 1, /, **labels: str) -> None:

@@ -3,7 +3,7 @@
 from types import TracebackType
 from typing import Final, Protocol, TypeAlias
 
-Value: TypeAlias = str | int
+AttributeValue: TypeAlias = str | int
 
 
 class Span(Protocol):
@@ -22,7 +22,7 @@ class Span(Protocol):
 class Telemetry(Protocol):
     """Spans and metrics, by the names of `keep_actors.telemetry.names`. What is not of interest is left alone."""
 
-    def span(self, name: str, /, **attributes: Value) -> Span:
+    def span(self, name: str, /, **attributes: AttributeValue) -> Span:
         """Begins with the `with` block. Inside another in the same task, or in a task that it started: its child."""
         ...
 
@@ -54,7 +54,7 @@ class NoTelemetry:
 
     __slots__ = ()
 
-    def span(self, name: str, /, **_: Value) -> Span:  # noqa: ARG002
+    def span(self, name: str, /, **_: AttributeValue) -> Span:  # noqa: ARG002
         return NO_SPAN
 
     def count(self, name: str, amount: int = 1, /, **_: str) -> None:

@@ -11,7 +11,6 @@ import anyio
 import msgspec
 
 from keep_actors.connectors import (
-    Answer,
     Applied,
     Catalog,
     Connector,
@@ -23,12 +22,13 @@ from keep_actors.connectors import (
     NotApplied,
     Params,
     ParamsError,
+    ReadAnswer,
     ReadCall,
     Retry,
     Verdict,
 )
 from keep_actors.kernel.foreign_code import attempt, described
-from keep_actors.testing.findings import Check, Finding, Report
+from keep_actors.testing.findings import CertificationReport, Check, Finding
 from keep_sandbox.limits import DEFAULT_LIMITS
 from keep_storage import Ids, wall_clock
 from keep_storage.model import FailureClass, Json
@@ -48,7 +48,7 @@ async def check_connector(
     timeout_ms: int = 10_000,
     patience_ms: int = 5_000,
     new_key: Callable[[], str] | None = None,
-) -> Report:
+) -> CertificationReport:
     """Open a connector, try every method with its example, close it, and say what was found.
 
     `examples` has the parameters of a call for each method, by the name that scripts use. An example of a mutation is
@@ -69,7 +69,7 @@ async def check_connector(
         await suite.run(examples, leave_out, moving)
     finally:
         await connector.close()
-    return Report(connector.name, suite.made, suite.findings)
+    return CertificationReport(connector.name, suite.made, suite.findings)
 
 
 class _Suite:
@@ -141,20 +141,20 @@ class _Suite:
                     self._find(Check.SURPRISE, method, first.message)
                 case Failed():
                     self._find(Check.EXAMPLE_FAILS, method, first.message)
-                case Answer() if len(first.json_text) > DEFAULT_LIMITS.value_bytes:
+                case ReadAnswer() if len(first.json_text) > DEFAULT_LIMITS.value_bytes:
                     self._find(Check.RESULT_TOO_LARGE, method, f"{len(first.json_text):,} bytes")
-                case Answer() if name not in moving and first != second:
+                case ReadAnswer() if name not in moving and first != second:
                     self._find(Check.READ_CHANGES, method, f"first {_cut(first)}, then {_cut(second)}")
                 case _:
                     self._made(method, "it answers, and answers the same again" if name not in moving else "it answers")
 
-    async def _read(self, method: Method, params: Params) -> Answer | Failed | None:
+    async def _read(self, method: Method, params: Params) -> ReadAnswer | Failed | None:
         call = ReadCall(workflow_id="wf_suite", run_id="run_suite")
         with self._no_exit(method):
             return await method.read(params, call, self._timeout_ms)
         return None
 
-    async def _seen(self, reads: Mapping[str, Params]) -> dict[str, Answer | Failed | None]:
+    async def _seen(self, reads: Mapping[str, Params]) -> dict[str, ReadAnswer | Failed | None]:
         """What the reads say now."""
         return {name: await self._read(self._methods[name], params) for name, params in reads.items()}
 

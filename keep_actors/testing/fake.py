@@ -16,7 +16,7 @@ from keep_actors.testing.outside import Asked, Effect, Outside
 from keep_actors.testing.plans import Hang, Step, ok
 from keep_storage.ids import Millis
 
-Answer: TypeAlias = Callable[[Mapping[str, Any]], Any]
+FakeAnswer: TypeAlias = Callable[[Mapping[str, Any]], Any]
 """What a method returns, from its parameters."""
 
 RECONCILE = "reconcile"

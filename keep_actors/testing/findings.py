@@ -80,7 +80,7 @@ class Finding(msgspec.Struct, frozen=True):
         return f"{self.method}: {self.check}: {self.what}\n    {self.why}"
 
 
-class Report(msgspec.Struct, frozen=True):
+class CertificationReport(msgspec.Struct, frozen=True):
     """What came of the checks. `assert not report.findings, report` is a whole test."""
 
     connector: str

@@ -16,21 +16,21 @@ from keep_actors.connectors import Catalog
 from keep_actors.host.fault_points import Faults, Point, no_faults
 from keep_actors.host.host import Host
 from keep_actors.host.reading_actor import ReadingActor
-from keep_actors.host.run_slots import Turnstile
+from keep_actors.host.run_slots import RunSlots
 from keep_actors.host.storage_actor import StorageActor
 from keep_actors.kernel import ActorError, Directory, Escalated, RestartPolicy, Supervisor, Time
 from keep_actors.kernel.signal import Signal
 from keep_actors.maintenance import Maintainer
 from keep_actors.permissions import Accepted
 from keep_actors.policy import Policy
-from keep_actors.runtime.runtime import Runtime, Services
+from keep_actors.runtime.runtime import CoreActors, Runtime
 from keep_actors.sandbox_pool import SandboxPool
 from keep_actors.testing.life import Died, Here, Life
 from keep_actors.testing.pace import Pace
 from keep_actors.workflow.actor import WorkflowActor
 from keep_actors.workflow.messages import Message
 from keep_storage.errors import StorageError
-from keep_storage.operations import Operation, Outcome
+from keep_storage.operations import Operation, OperationOutcome
 from keep_storage.transaction import Reader
 
 OnCrash: TypeAlias = Callable[[str, Exception, int], None]
@@ -40,7 +40,7 @@ OnCrash: TypeAlias = Callable[[str, Exception, int], None]
 class Database(Protocol):
     """What a process needs of a store."""
 
-    def commit(self, batch: Sequence[Operation[Any]], /) -> Sequence[Outcome]: ...
+    def commit(self, batch: Sequence[Operation[Any]], /) -> Sequence[OperationOutcome]: ...
 
     def reader(self) -> Reader: ...
 
@@ -119,13 +119,13 @@ class Process:
             reading=reading.ref,
             pool=pool(here),
             catalog=catalog,
-            turnstile=Turnstile(runs_max),
+            turnstile=RunSlots(runs_max),
             policy=policy or Policy(),
             policies=policies or {},
             automatic_repairs=maintainer is not None and maintainer.is_automatic,
             faults=self._reach,
         )
-        services = Services(storage, reading, time)
+        services = CoreActors(storage, reading, time)
         self.runtime = PacedRuntime(self.host, services, committed, restart or RestartPolicy(), grants, maintainer)
         self.runtime.pace = pace
         self.runtime.workflows.on_crash = on_crash

@@ -44,7 +44,7 @@ class _Object(NamedTuple):
 _Value: TypeAlias = "_Object | list[Any] | str | bool | None"
 
 
-class Line(NamedTuple):
+class CallLine(NamedTuple):
     """One line of a call."""
 
     depth: int
@@ -59,7 +59,7 @@ class Line(NamedTuple):
 class CallText(NamedTuple):
     """The parameters of a call, to be shown."""
 
-    lines: list[Line]
+    lines: list[CallLine]
     is_whole: bool
     """Nothing is left out."""
 
@@ -79,7 +79,7 @@ def call_text(params: Json, names: Sequence[str] | None = None, *, full: bool = 
         return _counted(_lines(0, "", True, params, limits), limits)
     lines = [line for each in texts for line in each.lines]
     if len(shown) < len(pairs):
-        lines.append(Line(0, "…", f"{len(pairs) - len(shown):,} more parameters left out"))
+        lines.append(CallLine(0, "…", f"{len(pairs) - len(shown):,} more parameters left out"))
     return CallText(lines, len(shown) == len(pairs) and all(each.is_whole for each in texts))
 
 
@@ -137,7 +137,7 @@ def _ordered(pairs: list[tuple[str, _Value]], names: Sequence[str] | None) -> li
 
 
 class _Part(NamedTuple):
-    line: Line
+    line: CallLine
     is_whole: bool
 
 
@@ -147,7 +147,7 @@ def _counted(parts: Iterator[_Part], limits: _Limits) -> CallText:
     more = sum(1 for _ in parts)
     lines = [each.line for each in shown]
     if more:
-        lines.append(Line(1, "…", f"{more:,} more lines left out"))
+        lines.append(CallLine(1, "…", f"{more:,} more lines left out"))
     return CallText(lines, not more and all(each.is_whole for each in shown))
 
 
@@ -155,9 +155,9 @@ def _lines(depth: int, name: str, name_is_whole: bool, value: _Value, limits: _L
     inline = _inline(value, limits)
     if inline is not None:
         text, left = inline
-        yield _Part(Line(depth, name, text, left), name_is_whole and not left)
+        yield _Part(CallLine(depth, name, text, left), name_is_whole and not left)
         return
-    yield _Part(Line(depth, name, ""), name_is_whole)
+    yield _Part(CallLine(depth, name, ""), name_is_whole)
     if isinstance(value, _Object):
         for key, each in value.pairs:
             yield from _lines(depth + 1, *_name(key, limits), each, limits)

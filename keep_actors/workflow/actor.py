@@ -17,7 +17,7 @@ from anyio.abc import TaskGroup
 from keep_actors.authoring import admission
 from keep_actors.host.fault_points import Point
 from keep_actors.host.host import Host
-from keep_actors.host.storage_retry import patiently
+from keep_actors.host.storage_retry import retry_while_unavailable
 from keep_actors.kernel import Actor
 from keep_actors.maintenance import Maintainer
 from keep_actors.permissions import Envelope, PermissionsNeeded, grants_of, use_of
@@ -33,8 +33,8 @@ from keep_actors.telemetry import names
 from keep_actors.telemetry.logs import begin_work
 from keep_actors.telemetry.news import tell
 from keep_actors.workflow import deployment
-from keep_actors.workflow.messages import Activate, Advance, Approve, Between, Deploy, Do, Ended, Message, Stop, Tick
-from keep_actors.workflow.plan import ExpireApprovals, Reconcile, Repair, Rest, StartRetry, StartRun, Step, plan
+from keep_actors.workflow.messages import Activate, Advance, Approve, Deploy, Do, Ended, Message, Stop, Tick, WhenIdle
+from keep_actors.workflow.plan import ExpireApprovals, PlannedStep, Reconcile, Repair, Rest, StartRetry, StartRun, plan
 from keep_actors.workflow.side_tasks import find_out, make_approved_call, repair, still_true
 from keep_storage import reads
 from keep_storage.errors import Reason, Rejected, StorageUnavailable
@@ -83,7 +83,7 @@ from keep_storage.workflows import living
 T = TypeVar("T")
 
 
-class Home(Protocol):
+class WakeUps(Protocol):
     """Where a workflow actor lives: who wakes it later, and who lets it go."""
 
     def wake_at(self, workflow_id: str, at: Millis | None) -> None:
@@ -108,7 +108,13 @@ class WorkflowActor(Actor[Message]):
     """Made when a message comes for its workflow, let go when there is nothing to do."""
 
     def __init__(
-        self, workflow_id: str, host: Host, home: Home, *, maintainer: Maintainer | None = None, restarted: bool = False
+        self,
+        workflow_id: str,
+        host: Host,
+        home: WakeUps,
+        *,
+        maintainer: Maintainer | None = None,
+        restarted: bool = False,
     ) -> None:
         super().__init__(workflow_id, mailbox_capacity=10_000)
         self._host = host
@@ -119,7 +125,7 @@ class WorkflowActor(Actor[Message]):
         """The run or errand that is under way beside the mailbox."""
         self._run: RunContext | None = None
         self._repairing: anyio.CancelScope | None = None
-        self._between: deque[Between | Do[Any]] = deque()
+        self._between: deque[WhenIdle | Do[Any]] = deque()
         self._tasks: TaskGroup | None = None
 
     async def run(self) -> None:
@@ -240,7 +246,7 @@ class WorkflowActor(Actor[Message]):
         else:
             self._replace_workers(Together(message.operations))
 
-    async def _do_between(self, message: Between | Do[Any]) -> None:
+    async def _do_between(self, message: WhenIdle | Do[Any]) -> None:
         """What has waited until nothing was under way."""
         try:
             match message:
@@ -431,7 +437,7 @@ class WorkflowActor(Actor[Message]):
         if not writes:
             return
         try:
-            await patiently(lambda: self._advance(work_id, writes), self._host.time)
+            await retry_while_unavailable(lambda: self._advance(work_id, writes), self._host.time)
         except Rejected as error:
             if error.reason is Reason.MUTATION_ALREADY_SETTLED:
                 # A person who found out was quicker than the connector that was being asked.
@@ -439,7 +445,7 @@ class WorkflowActor(Actor[Message]):
             # A person may archive the workflow meanwhile: nobody needs the rest any more.
             if error.reason is not Reason.WORKFLOW_STATUS_REFUSED:
                 raise
-            await patiently(lambda: self._advance(work_id, still_true(writes)), self._host.time)
+            await retry_while_unavailable(lambda: self._advance(work_id, still_true(writes)), self._host.time)
 
     def _start_beside(
         self, work_id: str, carry_out: Callable[[], Awaitable[None]], run_id: str = "", handler: str = ""
@@ -467,7 +473,7 @@ class WorkflowActor(Actor[Message]):
         return answers
 
     async def _write(self, operation: Operation[Any]) -> None:
-        await patiently(lambda: self._written(operation), self._host.time)
+        await retry_while_unavailable(lambda: self._written(operation), self._host.time)
 
     async def _written(self, operation: Operation[T]) -> T:
         answer = await self._host.storage.apply(operation)
@@ -492,7 +498,7 @@ class Outlook(msgspec.Struct, frozen=True):
     """What the actor has to know to go on, read in one piece."""
 
     snapshot: Snapshot
-    step: Step
+    step: PlannedStep
     envelope: Envelope
     handler: Handler | None = None
     retried: Run | None = None
@@ -521,13 +527,15 @@ def _writes(outlook: Outlook, handler: Handler) -> int:
     return next(each.writes for each in outlook.snapshot.handlers if each.name == handler.name)
 
 
-def _found(q: Queries, workflow_id: str) -> deployment.Found:
+def _found(q: Queries, workflow_id: str) -> deployment.DeploymentFacts:
     """What a script meets. Raises `Rejected` if the workflow is archived: the same script again would write nothing."""
     workflow = living(q, workflow_id) if reads.workflow(q, workflow_id) is not None else None
     latest = reads.latest_version(q, workflow_id)
     active = reads.version(q, workflow.active_version_id) if workflow and workflow.active_version_id else None
     majors = {each.major for each in (active, latest) if each is not None}
-    return deployment.Found(workflow, active, latest, {each: reads.grants(q, workflow_id, each) for each in majors})
+    return deployment.DeploymentFacts(
+        workflow, active, latest, {each: reads.grants(q, workflow_id, each) for each in majors}
+    )
 
 
 def _expired(q: Queries, workflow_id: str, now: Millis) -> list[tuple[Approval, int]]:

@@ -14,8 +14,8 @@ from keep_actors.run.schedule import first_run_at
 from keep_actors.workflow.messages import Activate, Deploy
 from keep_sandbox.declaration import Declaration, Scheduled
 from keep_storage.ids import Ids, Millis
-from keep_storage.model import Grant as StoredGrant
 from keep_storage.model import HandlerKind, ScriptVersion, Workflow, WorkflowStatus
+from keep_storage.model import StoredGrant as StoredGrant
 from keep_storage.operations import (
     ActivateScript,
     AddScriptVersion,
@@ -29,7 +29,7 @@ from keep_storage.operations import (
 )
 
 
-class Found(msgspec.Struct, frozen=True):
+class DeploymentFacts(msgspec.Struct, frozen=True):
     """What there is before a deployment."""
 
     workflow: Workflow | None
@@ -39,7 +39,9 @@ class Found(msgspec.Struct, frozen=True):
     """By major version."""
 
 
-def operations_for(message: Deploy, workflow_id: str, found: Found, ids: Ids, now: Millis) -> tuple[str, Writes]:
+def operations_for(
+    message: Deploy, workflow_id: str, found: DeploymentFacts, ids: Ids, now: Millis
+) -> tuple[str, Writes]:
     """The id of the version that will run, and what has to be written. The same source again is no new version.
 
     Raises `NameTaken` if it would replace the script of a workflow that the caller did not name, or
@@ -100,7 +102,7 @@ def after_activation(workflow: Workflow | None, by: str) -> Writes:
     return (*((ExitMaintenanceMode(workflow.id, by),) if workflow.maintenance else ()), *clear)
 
 
-def _grants(message: Deploy, workflow_id: str, major: int, found: Found) -> tuple[GrantPermission, ...]:
+def _grants(message: Deploy, workflow_id: str, major: int, found: DeploymentFacts) -> tuple[GrantPermission, ...]:
     known = Envelope(found.grants.get(major, ()))
     given = {each: Grant(each) for each in message.accepted if each not in known}
     given |= {each.permission: each for each in message.grants}

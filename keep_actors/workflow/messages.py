@@ -4,7 +4,7 @@ from typing import Any, TypeAlias, TypeVar
 
 import msgspec
 
-from keep_actors.host.script import Declared
+from keep_actors.host.script import StoredDeclaration
 from keep_actors.kernel import Question
 from keep_actors.permissions import Grant, Needed
 from keep_storage.model import Mutation, ScriptVersion
@@ -58,7 +58,7 @@ class Deploy(Question[ScriptVersion]):
     def __init__(
         self,
         source: str,
-        declared: Declared,
+        declared: StoredDeclaration,
         *,
         is_meant: bool,
         author: str,
@@ -118,7 +118,7 @@ class Approve(Question[Mutation]):
         self.why = why
 
 
-Between: TypeAlias = Deploy | Activate | Approve
+WhenIdle: TypeAlias = Deploy | Activate | Approve
 """What waits until nothing is under way."""
 
-Message: TypeAlias = Tick | Ended | Advance | Do[Any] | Stop | Between
+Message: TypeAlias = Tick | Ended | Advance | Do[Any] | Stop | WhenIdle

@@ -50,15 +50,15 @@ class Rest(msgspec.Struct, frozen=True):
     why: str = ""
 
 
-Errand: TypeAlias = Reconcile | ExpireApprovals | Repair
+SideTask: TypeAlias = Reconcile | ExpireApprovals | Repair
 
-Step: TypeAlias = StartRun | StartRetry | Errand | Rest
+PlannedStep: TypeAlias = StartRun | StartRetry | SideTask | Rest
 
 _KIND_ORDER = {HandlerKind.CONSUMER: 0, HandlerKind.PRODUCER: 1, HandlerKind.JOB: 2}
 _LAST = 1 << 62
 
 
-def plan(snapshot: Snapshot, now: Millis, *, repairs_max: int = 0) -> Step:
+def plan(snapshot: Snapshot, now: Millis, *, repairs_max: int = 0) -> PlannedStep:
     """Questions and repairs first; then the pending retry, consumers (oldest pending event first), producers, jobs.
 
     Nothing overtakes the pending retry, even while it waits. A parked run whose outcome is known comes where the
@@ -89,9 +89,9 @@ def plan(snapshot: Snapshot, now: Millis, *, repairs_max: int = 0) -> Step:
     return Rest(min([*later, *(at for _, at in times if at is not None)], default=None))
 
 
-def _errands(snapshot: Snapshot, repairs_max: int) -> list[tuple[Millis, Errand]]:
+def _errands(snapshot: Snapshot, repairs_max: int) -> list[tuple[Millis, SideTask]]:
     """What is to be done beside running handlers, whatever stops those; the first one first."""
-    errands: list[tuple[Millis, Errand]] = []
+    errands: list[tuple[Millis, SideTask]] = []
     if snapshot.reconcile_at is not None:
         errands.append((snapshot.reconcile_at, Reconcile()))
     if snapshot.approval_expires_at is not None:

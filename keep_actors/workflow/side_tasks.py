@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from keep_actors.connectors import Happened, ParamsError
 from keep_actors.host.host import Host
-from keep_actors.host.script import Declared, Script
+from keep_actors.host.script import Script, StoredDeclaration
 from keep_actors.kernel.foreign_code import Raised, Returned, TimedOut, carry_out, described
 from keep_actors.maintenance import Maintainer, MethodInfo, Proposal, RepairFailed, RepairTask, problems_of
 from keep_actors.permissions import Envelope
@@ -172,7 +172,7 @@ async def _judged(
     version_id, latest = host.ids.new("ver"), failure.latest
     kinds = host.catalog.kinds()
     # A repair while a connector is away does not forget it.
-    declared = Declared.of(inspection, {**script.methods, **kinds}).encoded()
+    declared = StoredDeclaration.of(inspection, {**script.methods, **kinds}).encoded()
     # By the author of what it repairs: it stays under their grants, and validation keeps it within them.
     number, author = (latest.major, latest.minor + 1), failure.version.author
     add = AddScriptVersion(version_id, workflow.id, *number, proposal.source, declared, author)

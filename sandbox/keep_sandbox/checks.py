@@ -9,7 +9,7 @@ from collections.abc import Mapping, Set
 from typing import Final
 
 from keep_sandbox.declaration import Code, Consumer, Declaration, Problem, Use, near
-from keep_sandbox.handlers import Handler, find_handlers
+from keep_sandbox.handlers import HandlerCode, find_handlers
 from keep_sandbox.invocation import MethodKind
 from keep_sandbox.paths import code_after, holding, is_loop
 from keep_sandbox.promises import Dropped, dropped
@@ -142,7 +142,7 @@ def kind_of_call(names: list[str], phase: str, methods: Mapping[str, MethodKind]
 
 
 def _check_calls(
-    handler: Handler,
+    handler: HandlerCode,
     declaration: Declaration | None,
     methods: Mapping[str, MethodKind] | None,
     problems: list[Problem],
@@ -201,7 +201,7 @@ def _words_after(after: Node, calls: Set[int], made: Set[int]) -> tuple[str, str
     )
 
 
-def _may_mutate_here(handler: Handler, call: Node) -> bool:
+def _may_mutate_here(handler: HandlerCode, call: Node) -> bool:
     if handler.phase != "jobs":
         return True
     for node in call.ancestors():
@@ -212,7 +212,9 @@ def _may_mutate_here(handler: Handler, call: Node) -> bool:
     return False
 
 
-def _check_topic(handler: Handler, kind: str, call: Node, declaration: Declaration, problems: list[Problem]) -> None:
+def _check_topic(
+    handler: HandlerCode, kind: str, call: Node, declaration: Declaration, problems: list[Problem]
+) -> None:
     arguments = call.get("arguments")
     literal = arguments.children[0] if arguments is not None and arguments.children else None
     topic = string_of(literal)
@@ -233,7 +235,7 @@ def _check_topic(handler: Handler, kind: str, call: Node, declaration: Declarati
         problems.append(_problem(Code.TOPIC_NOT_SUBSCRIBED, message, "add it to `subscribe`", literal, handler))
 
 
-def _check_event(handler: Handler, call: Node, problems: list[Problem]) -> None:
+def _check_event(handler: HandlerCode, call: Node, problems: list[Problem]) -> None:
     arguments = call.get("arguments")
     event = arguments.children[1] if arguments is not None and len(arguments.children) > 1 else None
     if event is None or event.kind != "object":
@@ -244,7 +246,7 @@ def _check_event(handler: Handler, call: Node, problems: list[Problem]) -> None:
     _check_literal(Code.EVENT_INVALID, "event", event, shape, handler, problems)
 
 
-def _check_results(handler: Handler, problems: list[Problem]) -> None:
+def _check_results(handler: HandlerCode, problems: list[Problem]) -> None:
     """What `prepare` returns, where it is written out."""
     missing = "`prepare` returns no `reservations`"
     hint = "return `{ reservations: [{ topic, ids }], data, ui: { title }, wakeAt }`; `reservations: []` for nothing"
@@ -264,7 +266,7 @@ def _check_literal(
     what: str,
     literal: Node,
     shape: tuple[tuple[str, ...], str, str, str],
-    handler: Handler,
+    handler: HandlerCode,
     problems: list[Problem],
 ) -> None:
     """An object that is written out has no field but these. With `...rest` in it, nobody can say what is missing.
@@ -358,6 +360,6 @@ def _check_names(tree: Tree, problems: list[Problem]) -> None:
             problems.append(_problem(Code.GLOBAL_UNKNOWN, f"`{node.text}` does not exist here", hint, node))
 
 
-def _problem(code: Code, message: str, hint: str, node: Node, handler: Handler | None = None) -> Problem:
+def _problem(code: Code, message: str, hint: str, node: Node, handler: HandlerCode | None = None) -> Problem:
     address = handler.address if handler is not None else None
     return Problem(code=code, message=message[:500], hint=hint, place=node.place, handler=address)

@@ -10,8 +10,8 @@ from typing import Final, assert_never
 from keep_sandbox.invocation import Capabilities
 from keep_sandbox.json_text import UnfitText, check_json
 from keep_sandbox.limits import SCRIPT_LINES_MAX, Limits
-from keep_sandbox.outcomes import Ending, Kind, Mutation, Outcome, Place, Request, Value
-from keep_sandbox.protocol import Asked, Ended, FromWorker, Idle, Logged, Ready
+from keep_sandbox.outcomes import InvocationEnd, InvocationOutcome, IssuedMutation, Place, Request, RequestKind, Value
+from keep_sandbox.protocol import EndedFrame, FromWorker, Idle, Logged, Ready, RequestFrame
 
 ERROR_TEXTS_MAX: Final = 5
 """A stack is cut before it is put into the author's coordinates, where its lines are longer."""
@@ -44,19 +44,19 @@ class Conversation:
         """Whether the script may be waiting for the host, so that the guest's clock stands still."""
         return bool(self._unanswered)
 
-    def receive(self, frame: FromWorker) -> Outcome | None:
+    def receive(self, frame: FromWorker) -> InvocationOutcome | None:
         """What a frame means; None for a log line, which is kept. Raises `Violation`."""
         if self._is_over:
             raise Violation("a frame after the end")
         match frame:
-            case Asked():
+            case RequestFrame():
                 self._check_call(frame.call)
                 return self._asked(frame)
             case Logged():
                 self._check_call(frame.call)
                 self._logged(frame)
                 return None
-            case Ended():
+            case EndedFrame():
                 self._check_call(frame.call)
                 self._check_ending(frame.ending)
                 self._is_over = True
@@ -87,7 +87,7 @@ class Conversation:
         except UnfitText as error:
             raise Violation(str(error)) from None
 
-    def _check_ending(self, ending: Ending) -> None:
+    def _check_ending(self, ending: InvocationEnd) -> None:
         if isinstance(ending, Value):
             self._check_value(ending.value)
             return
@@ -99,7 +99,7 @@ class Conversation:
         if place is not None and not (0 <= place.line <= SCRIPT_LINES_MAX and 0 <= place.column < 2**31):
             raise Violation("a place that no script has")
 
-    def _asked(self, frame: Asked) -> Outcome:
+    def _asked(self, frame: RequestFrame) -> InvocationOutcome:
         if frame.id != self._last_id + 1:
             raise Violation(f"request {frame.id} after request {self._last_id}")
         if frame.id > self._limits.host_calls:
@@ -108,9 +108,9 @@ class Conversation:
             raise Violation(f"a request that was not offered: {frame.kind} {frame.name[:80]!r}")
         self._check_value(frame.params)
         self._last_id = frame.id
-        if frame.kind is Kind.MUTATION and self._terminal_mutations:
+        if frame.kind is RequestKind.MUTATION and self._terminal_mutations:
             self._is_over = True
-            return Mutation(id=frame.id, name=frame.name, params=frame.params)
+            return IssuedMutation(id=frame.id, name=frame.name, params=frame.params)
         self._unanswered.add(frame.id)
         return Request(id=frame.id, kind=frame.kind, name=frame.name, params=frame.params)
 
@@ -120,19 +120,19 @@ class Conversation:
         self.logs.append(frame.line)
 
 
-def allowed_requests(capabilities: Capabilities) -> set[tuple[Kind, str]]:
+def allowed_requests(capabilities: Capabilities) -> set[tuple[RequestKind, str]]:
     """Every request that these capabilities offer, as kind and name."""
-    allowed: set[tuple[Kind, str]] = set()
+    allowed: set[tuple[RequestKind, str]] = set()
     for kind, name, offered in (
-        (Kind.PEEK, "peek", capabilities.peek),
-        (Kind.GET_BY_IDS, "getByIds", capabilities.get_by_ids),
-        (Kind.PUBLISH, "publish", capabilities.publish),
-        (Kind.ITEM_OPEN, "withItem", capabilities.with_item),
-        (Kind.ITEM_CLOSE, "withItem", capabilities.with_item),
+        (RequestKind.PEEK, "peek", capabilities.peek),
+        (RequestKind.GET_BY_IDS, "getByIds", capabilities.get_by_ids),
+        (RequestKind.PUBLISH, "publish", capabilities.publish),
+        (RequestKind.ITEM_OPEN, "withItem", capabilities.with_item),
+        (RequestKind.ITEM_CLOSE, "withItem", capabilities.with_item),
     ):
         if offered:
             allowed.add((kind, name))
     for namespace, methods in capabilities.connectors.items():
         for method, method_kind in methods.items():
-            allowed.add((Kind(method_kind), f"{namespace}.{method}"))
+            allowed.add((RequestKind(method_kind), f"{namespace}.{method}"))
     return allowed

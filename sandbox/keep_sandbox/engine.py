@@ -1,6 +1,6 @@
 """QuickJS behind a narrow interface: one `Guest` runs one handler once, in a context of its own.
 
-It is synchronous and trusts nobody: what the script asks for and how it ends goes to a `Sink`, as text and typed
+It is synchronous and trusts nobody: what the script asks for and how it ends goes to a `LogSink`, as text and typed
 values. It is no security boundary; the process around it is. The only module that knows the binding.
 """
 
@@ -20,11 +20,11 @@ from keep_sandbox.outcomes import (
     CallLimit,
     CpuLimit,
     Deadlock,
-    Ending,
     InvalidValue,
-    Kind,
+    InvocationEnd,
     MemoryLimit,
     Place,
+    RequestKind,
     ScriptError,
     SizeLimit,
     StackLimit,
@@ -68,16 +68,16 @@ def _version(distribution: str) -> str | None:
         return None
 
 
-class Sink(Protocol):
+class LogSink(Protocol):
     """Where a guest's words go. It must not raise: it is called from inside the engine."""
 
-    def request(self, request_id: int, kind: Kind, name: str, params: str, /) -> None:
+    def request(self, request_id: int, kind: RequestKind, name: str, params: str, /) -> None:
         """The script asks for something."""
 
     def log(self, line: str, /) -> None:
         """The script wrote a line."""
 
-    def end(self, ending: Ending, /) -> None:
+    def end(self, ending: InvocationEnd, /) -> None:
         """The script is over. Nothing follows."""
 
 
@@ -117,7 +117,7 @@ class Guest:
     """
 
     def __init__(self, limits: Limits) -> None:
-        self._sink: Sink | None = None
+        self._sink: LogSink | None = None
         self._terminal_mutations = True
         self._asked: set[int] = set()
         self._calls = 0
@@ -133,7 +133,7 @@ class Guest:
         self._limit(limits)
         self._enter = context.eval(_PRELUDE)
 
-    def run(self, invocation: Invocation, sink: Sink, limits: Limits | None = None) -> None:
+    def run(self, invocation: Invocation, sink: LogSink, limits: Limits | None = None) -> None:
         """Load the script and call the handler. Returns when the script has ended or waits for answers.
 
         `limits` replace those that the guest was made with, which may have been before anybody knew its script.
@@ -151,7 +151,7 @@ class Guest:
         if self._load(invocation.source, given, sink):
             self._step("start", address, invocation.args)
 
-    def declare(self, source: str, sink: Sink) -> None:
+    def declare(self, source: str, sink: LogSink) -> None:
         """Load the script and report what it declares, as a value. No handler is called."""
         given = {"limits": msgspec.to_builtins(self._limits), "now_ms": 0, "seed": 0}
         given["capabilities"] = msgspec.to_builtins(Capabilities())
@@ -180,7 +180,7 @@ class Guest:
 
     # What follows runs the script.
 
-    def _load(self, source: str, given: dict[str, object], sink: Sink) -> bool:
+    def _load(self, source: str, given: dict[str, object], sink: LogSink) -> bool:
         self._sink = sink
         unfit = _unfit(source, self._limits)
         if unfit is not None:
@@ -236,7 +236,7 @@ class Guest:
             return self._stop()
         match what, arguments:
             case "request", (int(request_id), str(kind), str(name), str(params)):
-                return self._request(request_id, Kind(kind), name, params)
+                return self._request(request_id, RequestKind(kind), name, params)
             case "log", (str(line),):
                 self._log(json.loads(line))
             case "done", (str(value), bool(is_given)):
@@ -247,7 +247,7 @@ class Guest:
                 raise AssertionError("the prelude says nothing else")
         return False
 
-    def _request(self, request_id: int, kind: Kind, name: str, params: str) -> bool:
+    def _request(self, request_id: int, kind: RequestKind, name: str, params: str) -> bool:
         assert self._sink is not None, "a guest speaks after it was given a sink"
         self._calls += 1
         if self._calls > self._limits.host_calls:
@@ -257,7 +257,7 @@ class Guest:
             self._end(self._too_large())
             return self._stop()
         self._sink.request(request_id, kind, name, params)
-        if kind is Kind.MUTATION and self._terminal_mutations:
+        if kind is RequestKind.MUTATION and self._terminal_mutations:
             self.ended = True
             return self._stop()
         self._asked.add(request_id)
@@ -305,14 +305,14 @@ class Guest:
                 or ScriptError(phase=said.phase, name=said.name, message=said.message, stack=stack, place=place)
             )
 
-    def _end(self, ending: Ending) -> None:
+    def _end(self, ending: InvocationEnd) -> None:
         """The first end counts: what the engine raises while it is being stopped comes after it."""
         assert self._sink is not None, "a guest ends after it was given a sink"
         if not self.ended:
             self.ended = True
             self._sink.end(ending)
 
-    def _ending_of(self, text: str, phase: Literal["load", "run"]) -> Ending:
+    def _ending_of(self, text: str, phase: Literal["load", "run"]) -> InvocationEnd:
         """What an exception of the binding means: `Name: message`, then a stack."""
         head, _, rest = text[: 4 * self._limits.error_chars].partition("\n")
         stack, place = _author_stack(rest)
@@ -329,7 +329,7 @@ class Guest:
         )
 
 
-def _engine_limit(name: str, message: str, place: Place | None) -> Ending | None:
+def _engine_limit(name: str, message: str, place: Place | None) -> InvocationEnd | None:
     if name == "InternalError" and message == "out of memory":
         return MemoryLimit(place=place)
     if message == "Maximum call stack size exceeded" or (name == "InternalError" and message == "stack overflow"):
@@ -355,7 +355,7 @@ def _author_stack(stack: str) -> tuple[str, Place | None]:
     return "\n".join(lines), place
 
 
-def _unfit(source: str, limits: Limits) -> Ending | None:
+def _unfit(source: str, limits: Limits) -> InvocationEnd | None:
     """Why a script is not even given to the engine."""
     if "\0" in source:
         return ScriptError(phase="load", name="SyntaxError", message="the script contains a NUL character")

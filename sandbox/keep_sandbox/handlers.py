@@ -12,7 +12,7 @@ from keep_sandbox.syntax import FUNCTIONS, Node, Tree, key_of, string_of
 _MEMBERS = ("member_expression", "subscript_expression")
 
 
-class Handler:
+class HandlerCode:
     """A handler's function, where it was found, and by which names it reaches its `ctx`."""
 
     def __init__(self, group: str, name: str, phase: str, function: Node) -> None:
@@ -119,22 +119,22 @@ def _topics(node: Node) -> Iterator[tuple[str, Node]]:
             yield topic, entry
 
 
-def find_handlers(tree: Tree) -> list[Handler]:
+def find_handlers(tree: Tree) -> list[HandlerCode]:
     """The handlers that are written where they are declared, or as a function at the top level."""
     workflow = _workflow(tree)
-    handlers: list[Handler] = []
+    handlers: list[HandlerCode] = []
     if workflow is None:
         return handlers
     for group in ("producers", "jobs"):
         for name, node in _members(_member(workflow, group)):
             function = _function(tree, node) or _function(tree, _member(_value(node), "handler"))
             if function is not None:
-                handlers.append(Handler(group, name, group, function))
+                handlers.append(HandlerCode(group, name, group, function))
     for name, node in _members(_member(workflow, "consumers")):
         for phase in ("prepare", "mutate", "next"):
             function = _function(tree, _member(_value(node), phase))
             if function is not None:
-                handlers.append(Handler("consumers", name, phase, function))
+                handlers.append(HandlerCode("consumers", name, phase, function))
     return handlers
 
 

@@ -20,12 +20,12 @@ from keep_sandbox.declaration import (
     is_readable,
     is_sound,
 )
-from keep_sandbox.engine import Guest, Sink
+from keep_sandbox.engine import Guest, LogSink
 from keep_sandbox.handlers import places_of_declaration
 from keep_sandbox.invocation import MethodKind
 from keep_sandbox.limits import TRUSTED_LIMITS, Limits
 from keep_sandbox.loading import load_problem
-from keep_sandbox.outcomes import Ending, Kind, Place, SizeLimit, Value
+from keep_sandbox.outcomes import InvocationEnd, Place, RequestKind, SizeLimit, Value
 from keep_sandbox.syntax import Node, Tree
 
 _USES_MAX = 1_000
@@ -38,15 +38,15 @@ class _Ending:
     """A sink that waits for the end."""
 
     def __init__(self) -> None:
-        self.ending: Ending | None = None
+        self.ending: InvocationEnd | None = None
 
-    def request(self, request_id: int, kind: Kind, name: str, params: str) -> None:
+    def request(self, request_id: int, kind: RequestKind, name: str, params: str) -> None:
         """Nothing was offered."""
 
     def log(self, line: str) -> None:
         """What a script says while it is loaded is not of interest."""
 
-    def end(self, ending: Ending) -> None:
+    def end(self, ending: InvocationEnd) -> None:
         """The declaration, or why there is none."""
         self.ending = ending
 
@@ -66,7 +66,7 @@ def inspect(
 
 
 def inspect_with(
-    guest: Guest, source: str, methods: Mapping[str, MethodKind] | None, limits: Limits, sink: Sink
+    guest: Guest, source: str, methods: Mapping[str, MethodKind] | None, limits: Limits, sink: LogSink
 ) -> None:
     """Inspect with this guest, and end with the inspection as a value."""
     loaded = _Ending()
@@ -100,7 +100,9 @@ def believed(text: str) -> Inspection | None:
     return inspection if is_kept else msgspec.structs.replace(inspection, declaration=None)
 
 
-def _inspection(source: str, ending: Ending, methods: Mapping[str, MethodKind] | None, limits: Limits) -> Inspection:
+def _inspection(
+    source: str, ending: InvocationEnd, methods: Mapping[str, MethodKind] | None, limits: Limits
+) -> Inspection:
     if isinstance(ending, SizeLimit) and ending.what == "script":
         # Not even parsed: the cost of everything below is in proportion to the size that is allowed.
         hint, top = "split it into several workflows", Place(1, 1)

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from keep_sandbox.declaration import Code, Path, Problem
-from keep_sandbox.outcomes import Ending, Place, ScriptError
+from keep_sandbox.outcomes import InvocationEnd, Place, ScriptError
 from keep_sandbox.syntax import Node, Tree
 
 _TYPE: Final = r"(?:string|number|boolean|any|unknown|void|never|object|Promise|Record|Array|[A-Z]\w*)"
@@ -24,7 +24,9 @@ _TOP: Final = Place(1, 1)
 _EXPORT: Final = "write `export default Keep.workflow({name, topics, producers, consumers, jobs})`"
 
 
-def load_problem(ending: Ending, tree: Tree, parts: Mapping[Path, Node], others: Sequence[Problem]) -> list[Problem]:
+def load_problem(
+    ending: InvocationEnd, tree: Tree, parts: Mapping[Path, Node], others: Sequence[Problem]
+) -> list[Problem]:
     """The problem that kept it from loading; none if one of the others says it better."""
     place: Place | None = getattr(ending, "place", None)
     if not isinstance(ending, ScriptError):

@@ -11,7 +11,7 @@ from typing import Literal, TypeAlias
 import msgspec
 
 
-class Kind(enum.StrEnum):
+class RequestKind(enum.StrEnum):
     """What a request asks the host for."""
 
     READ = "read"
@@ -38,7 +38,7 @@ class Request(_Outcome, frozen=True, kw_only=True):
     """The script asks the host for something and waits. Answer it or refuse it."""
 
     id: int
-    kind: Kind
+    kind: RequestKind
     name: str
     """`gmail.search`, or `peek`, `getByIds`, `publish`, `withItem`."""
     params: str
@@ -53,7 +53,7 @@ class Value(_Outcome, frozen=True, kw_only=True):
     """False when it returned nothing, or `undefined`: then `value` is `null` too, and means nothing."""
 
 
-class Mutation(_Outcome, frozen=True, kw_only=True):
+class IssuedMutation(_Outcome, frozen=True, kw_only=True):
     """The handler issued its mutation. The script is gone: nothing after this point of it can have an effect."""
 
     id: int
@@ -124,7 +124,7 @@ class Deadlock(_Outcome, frozen=True, kw_only=True):
     """The handler waits for something that can never happen: nothing is pending and it has not settled."""
 
 
-class Refused(_Outcome, frozen=True, kw_only=True):
+class InvocationRefused(_Outcome, frozen=True, kw_only=True):
     """The host refused a request. The script never learned of it."""
 
     reason: str
@@ -153,7 +153,7 @@ class WorkerLost(_Outcome, frozen=True, kw_only=True):
 
 Terminal: TypeAlias = (
     Value
-    | Mutation
+    | IssuedMutation
     | ScriptError
     | InvalidValue
     | CpuLimit
@@ -163,16 +163,16 @@ Terminal: TypeAlias = (
     | CallLimit
     | SizeLimit
     | Deadlock
-    | Refused
+    | InvocationRefused
     | EngineCrash
     | JailViolation
     | ProtocolViolation
     | WorkerLost
 )
 
-Outcome: TypeAlias = Request | Terminal
+InvocationOutcome: TypeAlias = Request | Terminal
 
-Ending: TypeAlias = (
+InvocationEnd: TypeAlias = (
     Value | ScriptError | InvalidValue | CpuLimit | MemoryLimit | StackLimit | CallLimit | SizeLimit | Deadlock
 )
 """What a worker may say about the end. The rest the host sees for itself, and does not take a worker's word for."""

@@ -11,7 +11,7 @@ import msgspec
 
 from keep_sandbox.invocation import Invocation, MethodKind
 from keep_sandbox.limits import Limits
-from keep_sandbox.outcomes import Ending, Kind
+from keep_sandbox.outcomes import InvocationEnd, RequestKind
 
 HEADER_BYTES: Final = 4
 
@@ -27,7 +27,7 @@ class _Frame(msgspec.Struct, frozen=True, tag=True, array_like=True, forbid_unkn
 # Host to worker. `call` counts the invocations of one worker from 1: an answer that comes late is for nobody.
 
 
-class Run(_Frame, frozen=True):
+class RunFrame(_Frame, frozen=True):
     """Run a handler."""
 
     call: int
@@ -44,7 +44,7 @@ class Inspect(_Frame, frozen=True):
     methods: dict[str, MethodKind] | None
 
 
-class Answer(_Frame, frozen=True):
+class AnswerFrame(_Frame, frozen=True):
     """The value that a request gets, as JSON text."""
 
     call: int
@@ -58,7 +58,7 @@ class Abort(_Frame, frozen=True):
     call: int
 
 
-ToWorker: TypeAlias = Run | Inspect | Answer | Abort
+ToWorker: TypeAlias = RunFrame | Inspect | AnswerFrame | Abort
 
 
 # Worker to host.
@@ -68,12 +68,12 @@ class Ready(_Frame, frozen=True):
     """Jailed, and waiting for a first invocation."""
 
 
-class Asked(_Frame, frozen=True):
+class RequestFrame(_Frame, frozen=True):
     """The script asks for something."""
 
     call: int
     id: int
-    kind: Kind
+    kind: RequestKind
     name: str
     params: str
 
@@ -85,11 +85,11 @@ class Logged(_Frame, frozen=True):
     line: str
 
 
-class Ended(_Frame, frozen=True):
+class EndedFrame(_Frame, frozen=True):
     """The script is over."""
 
     call: int
-    ending: Ending
+    ending: InvocationEnd
 
 
 class Idle(_Frame, frozen=True):
@@ -98,7 +98,7 @@ class Idle(_Frame, frozen=True):
     call: int
 
 
-FromWorker: TypeAlias = Ready | Asked | Logged | Ended | Idle
+FromWorker: TypeAlias = Ready | RequestFrame | Logged | EndedFrame | Idle
 
 
 # Host to zygote, and back. With each `Spawn` comes one descriptor: the worker's end of its socket.
@@ -119,7 +119,7 @@ class Kill(_Frame, frozen=True):
 ToZygote: TypeAlias = Spawn | Kill
 
 
-class Started(_Frame, frozen=True):
+class StartedFrame(_Frame, frozen=True):
     """The zygote is up."""
 
     pid: int
@@ -139,7 +139,7 @@ class Exited(_Frame, frozen=True):
     returncode: int
 
 
-FromZygote: TypeAlias = Started | Spawned | Exited
+FromZygote: TypeAlias = StartedFrame | Spawned | Exited
 
 _encoder = msgspec.msgpack.Encoder()
 F = TypeVar("F")

@@ -9,7 +9,14 @@ from collections import deque
 from keep_sandbox.engine import Guest
 from keep_sandbox.invocation import Invocation
 from keep_sandbox.limits import TRUSTED_LIMITS, Limits
-from keep_sandbox.outcomes import Ending, Kind, Mutation, Outcome, Refused, Request
+from keep_sandbox.outcomes import (
+    InvocationEnd,
+    InvocationOutcome,
+    InvocationRefused,
+    IssuedMutation,
+    Request,
+    RequestKind,
+)
 
 
 class TrustedCall:
@@ -18,12 +25,12 @@ class TrustedCall:
     def __init__(self, invocation: Invocation, limits: Limits = TRUSTED_LIMITS) -> None:
         self.logs: list[str] = []
         self._invocation = invocation
-        self._outcomes: deque[Outcome] = deque()
+        self._outcomes: deque[InvocationOutcome] = deque()
         self._limits = limits
         # Made where the script runs: it takes longer than a caller on an event loop would want to wait.
         self._guest: Guest | None = None
 
-    def next(self) -> Outcome:
+    def next(self) -> InvocationOutcome:
         """What the script asks for next, or how it ended. Blocks while the script runs."""
         if self._guest is None:
             self._guest = Guest(self._limits)
@@ -39,19 +46,19 @@ class TrustedCall:
         assert self._guest is not None, "a request comes before its answer"
         self._guest.answer(request_id, value)
 
-    def refuse(self, reason: str) -> Refused:
+    def refuse(self, reason: str) -> InvocationRefused:
         """End the invocation. The script does not learn of it."""
         self._outcomes.clear()
         if self._guest is not None:
             self._guest.close()
-        return Refused(reason=reason)
+        return InvocationRefused(reason=reason)
 
     # The sink of the guest.
 
-    def request(self, request_id: int, kind: Kind, name: str, params: str) -> None:
+    def request(self, request_id: int, kind: RequestKind, name: str, params: str) -> None:
         """The script asks for something."""
-        if kind is Kind.MUTATION and self._invocation.capabilities.mutation_is_terminal:
-            self._outcomes.append(Mutation(id=request_id, name=name, params=params))
+        if kind is RequestKind.MUTATION and self._invocation.capabilities.mutation_is_terminal:
+            self._outcomes.append(IssuedMutation(id=request_id, name=name, params=params))
         else:
             self._outcomes.append(Request(id=request_id, kind=kind, name=name, params=params))
 
@@ -59,6 +66,6 @@ class TrustedCall:
         """The script wrote a line."""
         self.logs.append(line)
 
-    def end(self, ending: Ending) -> None:
+    def end(self, ending: InvocationEnd) -> None:
         """The script is over."""
         self._outcomes.append(ending)

@@ -13,18 +13,18 @@ from keep_sandbox import jail
 from keep_sandbox.engine import Guest
 from keep_sandbox.inspect import inspect_with
 from keep_sandbox.limits import Limits
-from keep_sandbox.outcomes import EXIT_MEMORY, Ending, Kind
+from keep_sandbox.outcomes import EXIT_MEMORY, InvocationEnd, RequestKind
 from keep_sandbox.protocol import (
     Abort,
-    Answer,
-    Asked,
-    Ended,
+    AnswerFrame,
+    EndedFrame,
     FrameReader,
     Idle,
     Inspect,
     Logged,
     Ready,
-    Run,
+    RequestFrame,
+    RunFrame,
     ToWorker,
     encode,
     to_worker,
@@ -76,15 +76,15 @@ class _Worker:
 
     def _receive(self, frame: ToWorker) -> None:
         match frame:
-            case Run():
+            case RunFrame():
                 self._begin(frame.call, frame.limits.cpu_hard_ms)
                 self._guest.run(frame.invocation, self, frame.limits)
             case Inspect():
                 self._begin(frame.call, self._limits.inspect_cpu_ms)
                 inspect_with(self._guest, frame.source, frame.methods, self._limits, self)
-            case Answer() | Abort() if frame.call != self._call or not self._is_running:
+            case AnswerFrame() | Abort() if frame.call != self._call or not self._is_running:
                 return  # for a script that has ended meanwhile
-            case Answer():
+            case AnswerFrame():
                 self._guest.answer(frame.id, frame.value)
             case Abort():
                 self._finish()
@@ -114,17 +114,17 @@ class _Worker:
 
     # The sink. Called from inside the engine, so nothing may raise here.
 
-    def request(self, request_id: int, kind: Kind, name: str, params: str) -> None:
+    def request(self, request_id: int, kind: RequestKind, name: str, params: str) -> None:
         """The script asks for something."""
-        self._say(encode(Asked(self._call, request_id, kind, name, params)))
+        self._say(encode(RequestFrame(self._call, request_id, kind, name, params)))
 
     def log(self, line: str) -> None:
         """The script wrote a line."""
         self._say(encode(Logged(self._call, line)))
 
-    def end(self, ending: Ending) -> None:
+    def end(self, ending: InvocationEnd) -> None:
         """The script is over."""
-        self._say(encode(Ended(self._call, ending)))
+        self._say(encode(EndedFrame(self._call, ending)))
 
     def _say(self, data: bytes) -> None:
         try:

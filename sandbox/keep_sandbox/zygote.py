@@ -17,7 +17,7 @@ import msgspec
 from keep_sandbox import jail
 from keep_sandbox.engine import Guest, check_installation
 from keep_sandbox.limits import Limits
-from keep_sandbox.protocol import Exited, FrameReader, Kill, Spawn, Spawned, Started, encode, to_zygote
+from keep_sandbox.protocol import Exited, FrameReader, Kill, Spawn, Spawned, StartedFrame, encode, to_zygote
 from keep_sandbox.worker import serve
 
 _FRAME_BYTES_MAX = 4096
@@ -68,7 +68,7 @@ class _Zygote:
         # What is alive now stays: children share its pages as long as no collection touches them.
         gc.collect()
         gc.freeze()
-        self._send(encode(Started(os.getpid())))
+        self._send(encode(StartedFrame(os.getpid())))
         while True:
             ready = {descriptor for descriptor, _ in poll.poll()}
             if wake_reader in ready:

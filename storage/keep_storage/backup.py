@@ -5,12 +5,12 @@ import secrets
 from collections.abc import Callable
 from pathlib import Path
 
-from keep_storage.doctor import Report, examine
+from keep_storage.doctor import DoctorReport, examine
 from keep_storage.errors import StorageCorrupt, StorageUnavailable
 from keep_storage.sqlite import copy_to
 
 
-def back_up(source: Path, target: Path, told: Callable[[int, int], None]) -> Report:
+def back_up(source: Path, target: Path, told: Callable[[int, int], None]) -> DoctorReport:
     """Copy `source` to `target`, which must not exist, and examine the copy. `told` hears pages done and all pages.
 
     Raises `StorageUnavailable` and its kin, and `StorageCorrupt` if the copy is not healthy; then there is no `target`.
@@ -39,9 +39,9 @@ def back_up(source: Path, target: Path, told: Callable[[int, int], None]) -> Rep
     return _named(report, target)
 
 
-def _named(report: Report, target: Path) -> Report:
+def _named(report: DoctorReport, target: Path) -> DoctorReport:
     """The report about the copy, under the name it has now."""
-    return Report(
+    return DoctorReport(
         str(target),
         report.schema_version,
         report.newest_schema_version,

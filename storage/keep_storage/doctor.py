@@ -10,7 +10,7 @@ from keep_storage.errors import StorageError, StorageUnavailable
 from keep_storage.sqlite import look_at, open_reader
 
 
-class Report(msgspec.Struct, frozen=True):
+class DoctorReport(msgspec.Struct, frozen=True):
     """What was found. `problems` is empty in a healthy file."""
 
     path: str
@@ -26,7 +26,7 @@ class Report(msgspec.Struct, frozen=True):
         return not self.problems
 
 
-def examine(path: Path) -> Report:
+def examine(path: Path) -> DoctorReport:
     """The schema, SQLite's integrity check, and every invariant. Raises nothing about the file: it reports."""
     newest = len(statements.migrations())
     try:
@@ -35,14 +35,14 @@ def examine(path: Path) -> Report:
         version, problems, is_ours = look_at(str(path))
     except StorageError as error:
         size = path.stat().st_size if path.is_file() else 0
-        return Report(str(path), None, newest, size, 0, [str(error)])
+        return DoctorReport(str(path), None, newest, size, 0, [str(error)])
     checked = 0
     if version == 0:
         problems.append(f"{path}: an empty database; no runtime has ever opened it.")
     elif version == newest and is_ours:
         broken, checked = _broken_invariants(path)
         problems += broken
-    return Report(str(path), version, newest, path.stat().st_size, checked, problems)
+    return DoctorReport(str(path), version, newest, path.stat().st_size, checked, problems)
 
 
 def _broken_invariants(path: Path) -> tuple[list[str], int]:

@@ -6,17 +6,17 @@ from keep_storage import rows, runs, workflows
 from keep_storage.errors import Reason, reject
 from keep_storage.ids import Millis
 from keep_storage.journal import Change, changed
-from keep_storage.model import Grant, Json, RunStatus
+from keep_storage.model import Json, RunStatus, StoredGrant
 from keep_storage.operations import GrantPermission, GrantUse, RevokePermission, UseGrant
 from keep_storage.transaction import Transaction
 
 
-def grant_permission(tx: Transaction, op: GrantPermission, now: Millis) -> Change[Grant]:
+def grant_permission(tx: Transaction, op: GrantPermission, now: Millis) -> Change[StoredGrant]:
     workflows.living(tx, op.workflow_id)
     _has_a_name(op.permission)
     if not _is_an_object(op.limits):
         reject(Reason.LIMITS_INVALID, f"The limits of {op.permission!r} are a JSON object, not {op.limits[:100]!r}.")
-    grant = Grant(
+    grant = StoredGrant(
         workflow_id=op.workflow_id,
         major=op.major,
         permission=op.permission,
@@ -43,7 +43,7 @@ def _is_an_object(text: Json) -> bool:
     return True
 
 
-def revoke_permission(tx: Transaction, op: RevokePermission, _now: Millis) -> Change[Grant]:
+def revoke_permission(tx: Transaction, op: RevokePermission, _now: Millis) -> Change[StoredGrant]:
     workflows.existing(tx, op.workflow_id)
     gone = rows.delete_grant(tx, op.workflow_id, op.major, op.permission) or reject(
         Reason.GRANT_NOT_FOUND,

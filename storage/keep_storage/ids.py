@@ -9,7 +9,7 @@ from typing import Literal
 Millis = int
 """A point in time, or a span of it, in whole milliseconds (since the Unix epoch, for a point)."""
 
-Clock = Callable[[], Millis]
+Now = Callable[[], Millis]
 
 
 def wall_clock() -> Millis:
@@ -17,7 +17,7 @@ def wall_clock() -> Millis:
     return time.time_ns() // 1_000_000
 
 
-Kind = Literal["wf", "ver", "ses", "run", "evt", "mut", "apr", "ntc"]
+IdKind = Literal["wf", "ver", "ses", "run", "evt", "mut", "apr", "ntc"]
 
 _COUNTER_BITS = 64
 _SPREAD = 1 << 20
@@ -27,14 +27,14 @@ _SPREAD = 1 << 20
 class Ids:
     """Makes ids from the time and a random number. Safe to share between threads."""
 
-    def __init__(self, clock: Clock, rng: random.Random | None = None) -> None:
+    def __init__(self, clock: Now, rng: random.Random | None = None) -> None:
         self._clock = clock
         # Names, not secrets: a generator seeded by the system is enough, and takes half the time.
         self._rng = rng or random.Random()  # noqa: S311
         self._lock = threading.Lock()
         self._last = 0
 
-    def new(self, kind: Kind) -> str:
+    def new(self, kind: IdKind) -> str:
         """A new id, larger than every id this source gave before, even if the clock went back."""
         with self._lock:
             fresh = (self._clock() << _COUNTER_BITS) | self._rng.getrandbits(_COUNTER_BITS - 1)

@@ -9,9 +9,9 @@ from keep_storage.model import PEEK_DEFAULT, Event, JournalEntry, Run
 from keep_storage.rows import decode, find_all
 from keep_storage.transaction import Queries, Row
 
-Kind = Literal["run", "mutation", "approval", "event", "workflow"]
+LookupKind = Literal["run", "mutation", "approval", "event", "workflow"]
 
-_BETWEEN: Final[Mapping[Kind, str]] = {
+_BETWEEN: Final[Mapping[LookupKind, str]] = {
     "run": "runs_between",
     "mutation": "mutations_between",
     "approval": "approvals_between",
@@ -31,7 +31,7 @@ class EventAt(msgspec.Struct, frozen=True):
     event: Event
 
 
-def beginning_with(q: Queries, kind: Kind, text: str, *, limit: int = 2) -> list[str]:
+def beginning_with(q: Queries, kind: LookupKind, text: str, *, limit: int = 2) -> list[str]:
     """Ids of this kind that begin so. One that is exactly so is the only one: ids have one length."""
     key = {"first": text, "last": f"{text}{_LAST}", "limit": limit}
     return [str(row[0]) for row in q.all(_BETWEEN[kind], key)]

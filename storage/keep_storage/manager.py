@@ -27,15 +27,15 @@ from keep_storage import (
 from keep_storage import operations as ops
 from keep_storage.ids import Millis
 from keep_storage.journal import Change
-from keep_storage.operations import Operation, Outcome, Together
+from keep_storage.operations import Operation, OperationOutcome, Together
 from keep_storage.transaction import Queries, Transaction
 
 T = TypeVar("T")
 P = ParamSpec("P")
 
-Apply = Callable[[Transaction, Any, Millis], Change[Any]]
+OperationFunction = Callable[[Transaction, Any, Millis], Change[Any]]
 
-OPERATIONS: Final[Mapping[type[Operation[Any]], Apply]] = {
+OPERATIONS: Final[Mapping[type[Operation[Any]], OperationFunction]] = {
     ops.CreateWorkflow: workflows.create_workflow,
     ops.AddScriptVersion: workflows.add_script_version,
     ops.ActivateScript: workflows.activate_script,
@@ -103,7 +103,7 @@ def apply(tx: Transaction, operation: Operation[T], now: Millis) -> T:
 class Commits(Protocol):
     """What the manager needs of a store."""
 
-    def commit(self, batch: Sequence[Operation[Any]]) -> list[Outcome]: ...
+    def commit(self, batch: Sequence[Operation[Any]]) -> list[OperationOutcome]: ...
 
     def queries(self) -> Queries: ...
 

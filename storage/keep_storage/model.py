@@ -385,7 +385,7 @@ class Approval(Record, frozen=True, gc=False):
     reason: str
 
 
-class Grant(Record, frozen=True, gc=False):
+class StoredGrant(Record, frozen=True, gc=False):
     workflow_id: str
     major: int
     permission: str
@@ -431,7 +431,7 @@ class MaintenanceTask(Record, frozen=True, gc=False):
     ended_at: Millis | None
 
 
-class Notice(Record, frozen=True, gc=False):
+class NoticeRow(Record, frozen=True, gc=False):
     """A matter that needs a person, or did, as people are told of it."""
 
     id: str

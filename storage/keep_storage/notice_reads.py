@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from keep_storage.model import PEEK_DEFAULT, Delivery, Notice
+from keep_storage.model import PEEK_DEFAULT, Delivery, NoticeRow
 from keep_storage.rows import find, find_all, notice
 from keep_storage.transaction import Queries
 
@@ -23,22 +23,22 @@ _LAST_ID: Final = "\x7f"
 
 def notices(
     q: Queries, workflow_id: str | None = None, *, limit: int = PEEK_DEFAULT, before: str = _LAST_ID
-) -> list[Notice]:
+) -> list[NoticeRow]:
     """What people were told, newest first: everywhere, or of one workflow. `before` is the id of the last one seen."""
     key = {"limit": limit, "before": before}
     if workflow_id is None:
-        return find_all(q, Notice, "all_notices", key)
-    return find_all(q, Notice, "notices_of_workflow", key | {"workflow_id": workflow_id})
+        return find_all(q, NoticeRow, "all_notices", key)
+    return find_all(q, NoticeRow, "notices_of_workflow", key | {"workflow_id": workflow_id})
 
 
-def open_notices(q: Queries, workflow_id: str) -> list[Notice]:
+def open_notices(q: Queries, workflow_id: str) -> list[NoticeRow]:
     """What people were told about a workflow and is not settled."""
-    return find_all(q, Notice, "open_notices_of_workflow", {"workflow_id": workflow_id})
+    return find_all(q, NoticeRow, "open_notices_of_workflow", {"workflow_id": workflow_id})
 
 
-def untold_notices(q: Queries, sink: str, *, after: str = "", limit: int = PEEK_DEFAULT) -> list[Notice]:
+def untold_notices(q: Queries, sink: str, *, after: str = "", limit: int = PEEK_DEFAULT) -> list[NoticeRow]:
     """Open notices that a sink does not know of, or was given up over, oldest first. `after` is an id."""
-    return find_all(q, Notice, "untold_notices", {"sink": sink, "after": after, "limit": limit})
+    return find_all(q, NoticeRow, "untold_notices", {"sink": sink, "after": after, "limit": limit})
 
 
 def deliveries(q: Queries, notice_id: str) -> list[Delivery]:

@@ -10,12 +10,12 @@ from keep_storage import rows, runs, workflows
 from keep_storage.errors import Reason, reject, storable
 from keep_storage.ids import Millis
 from keep_storage.journal import Change, changed
-from keep_storage.model import Delivery, DeliveryStatus, Notice, Says
+from keep_storage.model import Delivery, DeliveryStatus, NoticeRow, Says
 from keep_storage.operations import AddDelivery, NoteDelivery, OpenNotice, SettleNotice
 from keep_storage.transaction import Queries, Transaction
 
 
-def open_notice(tx: Transaction, op: OpenNotice, now: Millis) -> Change[Notice]:
+def open_notice(tx: Transaction, op: OpenNotice, now: Millis) -> Change[NoticeRow]:
     workflows.existing(tx, op.workflow_id)
     if op.run_id is not None:
         runs.existing(tx, op.run_id)
@@ -25,7 +25,7 @@ def open_notice(tx: Transaction, op: OpenNotice, now: Millis) -> Change[Notice]:
         reject(Reason.SINK_INVALID, f"A notice is told to one sink or several, each named once, not to {op.sinks!r}.")
     if known := rows.open_notice(tx, op.workflow_id, op.kind, op.about):
         reject(Reason.NOTICE_ALREADY_OPEN, f"Notice {known.id!r} already tells of this {op.kind}; settle it first.")
-    notice = Notice(
+    notice = NoticeRow(
         id=op.id,
         workflow_id=op.workflow_id,
         kind=op.kind,
@@ -59,7 +59,7 @@ def add_delivery(tx: Transaction, op: AddDelivery, now: Millis) -> Change[Delive
     return changed(delivery, notice.workflow_id, notice.run_id, notice=notice.id, sink=op.sink, again=again)
 
 
-def settle_notice(tx: Transaction, op: SettleNotice, now: Millis) -> Change[Notice]:
+def settle_notice(tx: Transaction, op: SettleNotice, now: Millis) -> Change[NoticeRow]:
     notice = replace(_open(tx, op.notice_id), settled_at=now, outcome=storable(op.outcome))
     rows.settle_notice(tx, notice)
     return changed(notice, notice.workflow_id, notice.run_id, notice.outcome, notice=notice.id, kind=notice.kind)
@@ -114,7 +114,7 @@ def _has_a_name(sink: str) -> None:
         reject(Reason.SINK_INVALID, "A sink has a name, such as `pager`: by it what it was told is remembered.")
 
 
-def _open(q: Queries, notice_id: str) -> Notice:
+def _open(q: Queries, notice_id: str) -> NoticeRow:
     notice = rows.notice(q, notice_id) or reject(Reason.NOTICE_NOT_FOUND, f"There is no notice {notice_id!r}.")
     if notice.settled_at is not None:
         reject(Reason.NOTICE_ALREADY_SETTLED, f"What notice {notice_id!r} tells of is already settled.")

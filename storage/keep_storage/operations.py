@@ -14,7 +14,6 @@ from keep_storage.model import (
     Delivery,
     Event,
     FailureClass,
-    Grant,
     GrantPolicy,
     HandlerKind,
     Item,
@@ -23,8 +22,8 @@ from keep_storage.model import (
     MaintenanceTask,
     Mutation,
     MutationStatus,
-    Notice,
     NoticeKind,
+    NoticeRow,
     OnUnknown,
     Phase,
     Resolver,
@@ -33,6 +32,7 @@ from keep_storage.model import (
     Says,
     ScriptVersion,
     Session,
+    StoredGrant,
     Workflow,
 )
 
@@ -58,7 +58,7 @@ class Done(msgspec.Struct, Generic[T_co], frozen=True):
         return self.answer
 
 
-class Refused(msgspec.Struct, frozen=True):
+class OperationRefused(msgspec.Struct, frozen=True):
     """The operation did not happen: `Rejected`, or a bug that raised inside it."""
 
     error: Exception
@@ -67,7 +67,7 @@ class Refused(msgspec.Struct, frozen=True):
         raise self.error
 
 
-Outcome = Done[Any] | Refused
+OperationOutcome = Done[Any] | OperationRefused
 
 
 # Parts of operations.
@@ -179,7 +179,7 @@ class ActivateScript(Operation[Workflow], frozen=True):
     by: str = ""
 
 
-class GrantPermission(Operation[Grant], frozen=True):
+class GrantPermission(Operation[StoredGrant], frozen=True):
     workflow_id: str
     major: int
     permission: str
@@ -189,7 +189,7 @@ class GrantPermission(Operation[Grant], frozen=True):
     by: str = ""
 
 
-class RevokePermission(Operation[Grant], frozen=True):
+class RevokePermission(Operation[StoredGrant], frozen=True):
     """Take a permission back. Answered with the grant that is gone."""
 
     workflow_id: str
@@ -609,7 +609,7 @@ class RecoverMaintenanceMode(Operation[tuple[MaintenanceTask, ...]], frozen=True
 # Notices.
 
 
-class OpenNotice(Operation[Notice], frozen=True):
+class OpenNotice(Operation[NoticeRow], frozen=True):
     """A matter needs a person: every sink named here is to be told. One open notice for one matter."""
 
     id: str
@@ -630,7 +630,7 @@ class AddDelivery(Operation[Delivery], frozen=True):
     sink: str
 
 
-class SettleNotice(Operation[Notice], frozen=True):
+class SettleNotice(Operation[NoticeRow], frozen=True):
     """Nobody is needed any more: whoever was to be told of the beginning is told of the end, after it."""
 
     notice_id: str

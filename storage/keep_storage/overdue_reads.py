@@ -2,7 +2,7 @@
 
 from keep_storage.ids import Millis
 from keep_storage.model import Event, Handler, Mutation, Workflow
-from keep_storage.reads import Input
+from keep_storage.reads import InputRow
 from keep_storage.rows import decode, find_all
 from keep_storage.transaction import Queries
 
@@ -19,10 +19,10 @@ def failing_handlers(q: Queries, workflow_id: str | None = None) -> list[Handler
     return find_all(q, Handler, "failing_handlers", which)
 
 
-def stale_topics(q: Queries, workflow_id: str, before: Millis) -> list[Input]:
+def stale_topics(q: Queries, workflow_id: str, before: Millis) -> list[InputRow]:
     """The oldest pending event of every topic in which that one is older."""
     found = q.all("stale_topics", {"workflow_id": workflow_id, "before": before})
-    return [Input(row[0], decode(Event, row[1:])) for row in found]
+    return [InputRow(row[0], decode(Event, row[1:])) for row in found]
 
 
 def refused_by_policy(q: Queries, workflow_id: str, after: Millis) -> list[Mutation]:

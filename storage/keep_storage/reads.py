@@ -11,7 +11,6 @@ from keep_storage.model import (
     Approval,
     Event,
     EventStatus,
-    Grant,
     Handler,
     HandlerKind,
     Item,
@@ -22,6 +21,7 @@ from keep_storage.model import (
     Run,
     ScriptVersion,
     Session,
+    StoredGrant,
     Topic,
     Workflow,
 )
@@ -52,7 +52,7 @@ from keep_storage.transaction import Queries, Row
 __all__ = [
     "Due",
     "HandlerView",
-    "Input",
+    "InputRow",
     "Snapshot",
     "TaskView",
     "agenda",
@@ -293,17 +293,17 @@ def events_caused_by(q: Queries, event_id: str) -> list[Event]:
     return find_all(q, Event, "events_caused_by", {"event_id": event_id})
 
 
-class Input(msgspec.Struct, frozen=True):
+class InputRow(msgspec.Struct, frozen=True):
     """An event that no other event caused, and the topic it came in by."""
 
     topic: str
     event: Event
 
 
-def inputs(q: Queries, workflow_id: str, *, limit: int = PEEK_DEFAULT, before: int = _LAST_SEQ) -> list[Input]:
+def inputs(q: Queries, workflow_id: str, *, limit: int = PEEK_DEFAULT, before: int = _LAST_SEQ) -> list[InputRow]:
     """What came in, newest first. `before` is the `seq` of the last one seen."""
     found = q.all("inputs_of_workflow", {"workflow_id": workflow_id, "limit": limit, "before": before})
-    return [Input(row[0], decode(Event, row[1:])) for row in found]
+    return [InputRow(row[0], decode(Event, row[1:])) for row in found]
 
 
 # Workflows, scripts, sessions and runs.
@@ -346,8 +346,8 @@ def handlers(q: Queries, workflow_id: str) -> list[Handler]:
     return find_all(q, Handler, "handlers_of_workflow", {"workflow_id": workflow_id})
 
 
-def grants(q: Queries, workflow_id: str, major: int) -> list[Grant]:
-    return find_all(q, Grant, "grants_of_version", {"workflow_id": workflow_id, "major": major})
+def grants(q: Queries, workflow_id: str, major: int) -> list[StoredGrant]:
+    return find_all(q, StoredGrant, "grants_of_version", {"workflow_id": workflow_id, "major": major})
 
 
 def sessions(q: Queries, workflow_id: str, *, limit: int = PEEK_DEFAULT, before: str = _LAST_ID) -> list[Session]:

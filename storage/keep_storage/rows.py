@@ -18,7 +18,6 @@ from keep_storage.model import (
     Delivery,
     Event,
     EventStatus,
-    Grant,
     Handler,
     HandlerKind,
     Item,
@@ -26,8 +25,8 @@ from keep_storage.model import (
     MaintenanceTask,
     Mutation,
     MutationOutcome,
-    Notice,
     NoticeKind,
+    NoticeRow,
     Phase,
     Record,
     Run,
@@ -35,11 +34,12 @@ from keep_storage.model import (
     ScriptVersion,
     Session,
     SessionResult,
+    StoredGrant,
     Topic,
     Workflow,
     WorkflowStatus,
 )
-from keep_storage.transaction import Params, Queries, Row, Transaction
+from keep_storage.transaction import Queries, Row, SqlParams, Transaction
 
 R = TypeVar("R", bound=Record)
 A = TypeVar("A", bound=msgspec.Struct)
@@ -74,12 +74,12 @@ def decode(struct: type[A], row: Row) -> A:
     return struct(*values)
 
 
-def find(q: Queries, struct: type[R], query: str, params: Params) -> R | None:
+def find(q: Queries, struct: type[R], query: str, params: SqlParams) -> R | None:
     row = q.one(query, params)
     return None if row is None else decode(struct, row)
 
 
-def find_all(q: Queries, struct: type[R], query: str, params: Params) -> list[R]:
+def find_all(q: Queries, struct: type[R], query: str, params: SqlParams) -> list[R]:
     return [decode(struct, row) for row in q.all(query, params)]
 
 
@@ -229,19 +229,19 @@ def _handler_key(run: Run) -> dict[str, Any]:
     return {"workflow_id": run.workflow_id, "name": run.handler}
 
 
-def save_grant(tx: Transaction, grant: Grant) -> None:
+def save_grant(tx: Transaction, grant: StoredGrant) -> None:
     tx.run("save_grant", as_params(grant))
 
 
-def delete_grant(tx: Transaction, workflow_id: str, major: int, permission: str) -> Grant | None:
+def delete_grant(tx: Transaction, workflow_id: str, major: int, permission: str) -> StoredGrant | None:
     """The one that was there."""
     key = {"workflow_id": workflow_id, "major": major, "permission": permission}
-    return find(tx, Grant, "delete_grant", key)
+    return find(tx, StoredGrant, "delete_grant", key)
 
 
-def grant_of_run(q: Queries, run_id: str, permission: str) -> Grant | None:
+def grant_of_run(q: Queries, run_id: str, permission: str) -> StoredGrant | None:
     """The grant under which a run may use a permission now."""
-    return find(q, Grant, "grant_of_run", {"run_id": run_id, "permission": permission})
+    return find(q, StoredGrant, "grant_of_run", {"run_id": run_id, "permission": permission})
 
 
 def calls_on_day(q: Queries, workflow_id: str, permission: str, day: int) -> int:
@@ -621,20 +621,20 @@ def maintenance_without_task(q: Queries, workflow_id: str | None) -> list[Workfl
 # Notices.
 
 
-def notice(q: Queries, notice_id: str) -> Notice | None:
-    return find(q, Notice, "notice_by_id", {"id": notice_id})
+def notice(q: Queries, notice_id: str) -> NoticeRow | None:
+    return find(q, NoticeRow, "notice_by_id", {"id": notice_id})
 
 
-def open_notice(q: Queries, workflow_id: str, kind: NoticeKind, about: str) -> Notice | None:
-    return find(q, Notice, "open_notice", {"workflow_id": workflow_id, "kind": kind, "about": about})
+def open_notice(q: Queries, workflow_id: str, kind: NoticeKind, about: str) -> NoticeRow | None:
+    return find(q, NoticeRow, "open_notice", {"workflow_id": workflow_id, "kind": kind, "about": about})
 
 
-def insert_notice(tx: Transaction, notice: Notice) -> bool:
+def insert_notice(tx: Transaction, notice: NoticeRow) -> bool:
     """False if there is already a notice with this id."""
     return tx.one("insert_notice", as_params(notice)) is not None
 
 
-def settle_notice(tx: Transaction, notice: Notice) -> None:
+def settle_notice(tx: Transaction, notice: NoticeRow) -> None:
     """Whoever was to be told of it is to be told of its end."""
     tx.run("settle_notice", as_params(notice))
     tx.run("insert_settled_deliveries", {"notice_id": notice.id, "now": notice.settled_at})

@@ -20,7 +20,7 @@ from keep_storage.errors import (
 )
 from keep_storage.ids import Millis
 from keep_storage.schema import APPLICATION_ID, another_schema, foreign_in, schema_version
-from keep_storage.transaction import Params, Reader, Row, Transaction
+from keep_storage.transaction import Reader, Row, SqlParams, Transaction
 from keep_storage.wary import TOO_MUCH, Allowance, refuse_what_is_no_file, size_of
 
 _BUSY_MS: Final = 5_000
@@ -109,20 +109,20 @@ class _Connection:
         both = {**statements.queries(), **statements.invariants()}
         self._sql = {name: statement.sql for name, statement in both.items()}
 
-    def one(self, query: str, params: Params) -> Row | None:
+    def one(self, query: str, params: SqlParams) -> Row | None:
         try:
             rows = self._execute(self._sql[query], params).fetchall()
         except apsw.Error as error:
             raise _explain(error, self._path) from error
         return rows[0] if rows else None
 
-    def all(self, query: str, params: Params) -> list[Row]:
+    def all(self, query: str, params: SqlParams) -> list[Row]:
         try:
             return self._execute(self._sql[query], params).fetchall()
         except apsw.Error as error:
             raise _explain(error, self._path) from error
 
-    def run(self, query: str, params: Params) -> None:
+    def run(self, query: str, params: SqlParams) -> None:
         try:
             self._execute(self._sql[query], params)
         except apsw.Error as error:
@@ -173,14 +173,14 @@ class _WaryConnection(_Connection):
         super().__init__(connection, path)
         self._allowance = Allowance(connection, path)
 
-    def one(self, query: str, params: Params) -> Row | None:
+    def one(self, query: str, params: SqlParams) -> Row | None:
         rows = self.all(query, params)
         return rows[0] if rows else None
 
-    def all(self, query: str, params: Params) -> list[Row]:
+    def all(self, query: str, params: SqlParams) -> list[Row]:
         return self.read(self._sql[query], params)
 
-    def read(self, sql: str, params: Params | None = None) -> list[Row]:
+    def read(self, sql: str, params: SqlParams | None = None) -> list[Row]:
         """The rows of a statement. Raises `StorageCorrupt` and its kin, and nothing else about the file."""
         self._allowance.renew()
         rows: list[Row] = []

@@ -14,8 +14,8 @@ from typing import Any, Self
 
 from keep_storage import invariants, manager
 from keep_storage.errors import Reason, Rejected, StorageError
-from keep_storage.ids import Clock, Millis, wall_clock
-from keep_storage.operations import Done, Operation, Outcome, Refused
+from keep_storage.ids import Millis, Now, wall_clock
+from keep_storage.operations import Done, Operation, OperationOutcome, OperationRefused
 from keep_storage.own_files import PRIVATE, checked_mode, make
 from keep_storage.ownership import Ownership
 from keep_storage.sqlite import SqliteDatabase, open_reader
@@ -27,13 +27,13 @@ log = logging.getLogger("keep_storage")
 class Store:
     """The execution model in a database. Not thread-safe: one thread at a time commits."""
 
-    def __init__(self, database: Database, clock: Clock = wall_clock, ownership: Ownership | None = None) -> None:
+    def __init__(self, database: Database, clock: Now = wall_clock, ownership: Ownership | None = None) -> None:
         self._database = database
         self._clock = clock
         self._ownership = ownership
 
     @classmethod
-    def open(cls, path: str | os.PathLike[str], clock: Clock = wall_clock, *, file_mode: int = PRIVATE) -> Self:
+    def open(cls, path: str | os.PathLike[str], clock: Now = wall_clock, *, file_mode: int = PRIVATE) -> Self:
         """Open or create the file, take ownership of it, bring its schema up to date and check its invariants.
 
         A file that is made, and those beside it, get `file_mode`: this user's alone unless it says otherwise. The mode
@@ -57,11 +57,11 @@ class Store:
         return store
 
     @classmethod
-    def in_memory(cls, clock: Clock = wall_clock) -> Self:
+    def in_memory(cls, clock: Now = wall_clock) -> Self:
         """A store that is gone when it is closed, for tests."""
         return cls(SqliteDatabase.open(":memory:", now=clock()), clock)
 
-    def commit(self, batch: Sequence[Operation[Any]]) -> list[Outcome]:
+    def commit(self, batch: Sequence[Operation[Any]]) -> list[OperationOutcome]:
         """Apply all operations in one transaction; one outcome each, in order, durable.
 
         Raises `StorageUnavailable` if the transaction failed: then none of them happened. With `StorageLost` that
@@ -108,7 +108,7 @@ def _tell_what_is_broken(path: str) -> None:
             log.error("%s: %s Run `keep doctor %s`.", path, broken, path)
 
 
-def _apply(tx: Transaction, operation: Operation[Any], now: Millis) -> Outcome:
+def _apply(tx: Transaction, operation: Operation[Any], now: Millis) -> OperationOutcome:
     tx.savepoint()
     try:
         answer = manager.apply(tx, operation, now)
@@ -117,9 +117,9 @@ def _apply(tx: Transaction, operation: Operation[Any], now: Millis) -> Outcome:
     except UnicodeEncodeError as error:
         tx.undo()
         half = f"A text holds half a character, at {error.start} of {error.object!r}; no database keeps that."
-        return Refused(Rejected(Reason.TEXT_INVALID, half))
+        return OperationRefused(Rejected(Reason.TEXT_INVALID, half))
     except Exception as error:
         tx.undo()
-        return Refused(error)
+        return OperationRefused(error)
     tx.release()
     return Done(answer)

@@ -8,23 +8,23 @@ from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
 Row = tuple[Any, ...]
-Params = Mapping[str, Any]
+SqlParams = Mapping[str, Any]
 
 
 class Queries(Protocol):
     """Named queries against one consistent view."""
 
-    def one(self, query: str, params: Params) -> Row | None:
+    def one(self, query: str, params: SqlParams) -> Row | None:
         """The first row, or nothing."""
 
-    def all(self, query: str, params: Params) -> list[Row]:
+    def all(self, query: str, params: SqlParams) -> list[Row]:
         """Every row."""
 
 
 class Transaction(Queries, Protocol):
     """The one writer's open transaction."""
 
-    def run(self, query: str, params: Params) -> None:
+    def run(self, query: str, params: SqlParams) -> None:
         """A statement whose rows, if any, do not matter."""
 
     def savepoint(self) -> None:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from keep_actors.host.storage_actor import StorageActor
 from keep_actors.kernel import Actor, ActorDied, ActorError, ActorStopped, AskTimeout, MailboxFull, Question
 from keep_storage.errors import StorageError, StorageLost, StorageUnavailable
-from keep_storage.operations import Done, Operation, Outcome, Refused
+from keep_storage.operations import Done, Operation, OperationOutcome, OperationRefused
 
 pytestmark = pytest.mark.anyio
 
@@ -159,7 +159,7 @@ class ObedientStore:
     def __init__(self) -> None:
         self.durable: list[object] = []
 
-    def commit(self, batch: Sequence[Operation[Any]]) -> list[Outcome]:
+    def commit(self, batch: Sequence[Operation[Any]]) -> list[OperationOutcome]:
         writes = [operation for operation in batch if isinstance(operation, Write)]
         if writes[0].what == "unavailable":
             raise StorageUnavailable("nothing happened")
@@ -169,7 +169,7 @@ class ObedientStore:
             raise StorageLost("who knows")
         if writes[0].what == "raise":
             raise Boom
-        return [Done(None) if write in accepted else Refused(Boom()) for write in writes]
+        return [Done(None) if write in accepted else OperationRefused(Boom()) for write in writes]
 
 
 class TurnsInsteadOfAThread:

@@ -11,7 +11,7 @@ from keep_actors.host.storage_actor import StorageActor, StorageRef
 from keep_actors.kernel import ActorDied, ActorError, ActorStopped, MailboxFull
 from keep_storage import Store
 from keep_storage.errors import Reason, Rejected, StorageError, StorageLost, StorageUnavailable
-from keep_storage.operations import CreateWorkflow, Done, Operation, Outcome, Refused
+from keep_storage.operations import CreateWorkflow, Done, Operation, OperationOutcome, OperationRefused
 
 pytestmark = pytest.mark.anyio
 
@@ -22,27 +22,27 @@ class Note(Operation[str], frozen=True):
     text: str
 
 
-Commit = Callable[[Sequence[Note]], list[Outcome]]
+Commit = Callable[[Sequence[Note]], list[OperationOutcome]]
 
 
-def ok(batch: Sequence[Note]) -> list[Outcome]:
+def ok(batch: Sequence[Note]) -> list[OperationOutcome]:
     return [Done(note.text.upper()) for note in batch]
 
 
-def refuse_bad(batch: Sequence[Note]) -> list[Outcome]:
-    refused = Refused(Rejected(Reason.ITEM_NOT_OPEN, "bad note"))
+def refuse_bad(batch: Sequence[Note]) -> list[OperationOutcome]:
+    refused = OperationRefused(Rejected(Reason.ITEM_NOT_OPEN, "bad note"))
     return [refused if note.text == "bad" else Done(note.text.upper()) for note in batch]
 
 
-def unavailable(batch: Sequence[Note]) -> list[Outcome]:
+def unavailable(batch: Sequence[Note]) -> list[OperationOutcome]:
     raise StorageUnavailable("disk full")
 
 
-def lost(batch: Sequence[Note]) -> list[Outcome]:
+def lost(batch: Sequence[Note]) -> list[OperationOutcome]:
     raise StorageLost("disk gone")
 
 
-def bug(batch: Sequence[Note]) -> list[Outcome]:
+def bug(batch: Sequence[Note]) -> list[OperationOutcome]:
     raise ZeroDivisionError
 
 
@@ -54,7 +54,7 @@ class Held:
         self.begun = anyio.Event()
         self.release = threading.Event()
 
-    def __call__(self, batch: Sequence[Note]) -> list[Outcome]:
+    def __call__(self, batch: Sequence[Note]) -> list[OperationOutcome]:
         anyio.from_thread.run_sync(self.begun.set)
         assert self.release.wait(timeout=60), "the test forgot to release the commit"
         return self.commit(batch)
@@ -67,7 +67,7 @@ class PlannedStore:
         self.plan = list(plan)
         self.batches: list[list[str]] = []
 
-    def commit(self, batch: Sequence[Operation[Any]]) -> list[Outcome]:
+    def commit(self, batch: Sequence[Operation[Any]]) -> list[OperationOutcome]:
         notes = [operation for operation in batch if isinstance(operation, Note)]
         self.batches.append([note.text for note in notes])
         commit = self.plan.pop(0) if self.plan else ok

@@ -18,7 +18,7 @@ from keep_actors.cli.prompt import prompt
 from keep_actors.connectors import Catalog, Connector, mutation, read
 from keep_actors.demo import connectors as demo_connectors
 from keep_actors.maintenance.prompt import messages_for
-from keep_actors.run.gate import Stage
+from keep_actors.run.gate import ScriptPhase
 from keep_sandbox.inspect import inspect
 from keep_storage.model import RunStatus
 from tests.maintenance.world import a_task
@@ -223,7 +223,7 @@ def test_who_writes_or_repairs_a_script_is_told_to_await_every_item_and_of_the_r
 def test_a_writer_and_a_repairer_are_told_the_same_contract() -> None:
     for policy in (Policy(), Policy(mutate_reads="by_id")):
         said = contract(policy)
-        assert all(f"- {stage}: " in said for stage in Stage)
+        assert all(f"- {stage}: " in said for stage in ScriptPhase)
         assert said.rstrip() in writing_prompt(FIVE, policy)
         [system, _] = messages_for(a_task(mutate_reads=policy.mutate_reads))
         assert said in system.content

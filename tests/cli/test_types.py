@@ -18,7 +18,7 @@ from keep_actors.cli.types import types
 from keep_actors.connectors import Catalog, Connector, mutation, read
 from keep_actors.demo import connectors as demo_connectors
 from keep_actors.policy import Policy
-from keep_actors.run.gate import ALLOWED, Ask, Stage
+from keep_actors.run.gate import ALLOWED, Ask, ScriptPhase
 from keep_actors.text.schema_text import identifiers, type_of
 
 ROOT = Path(__file__).parents[2]
@@ -231,9 +231,9 @@ PARTS = {
 }
 
 
-@pytest.mark.parametrize("stage", Stage)
-def test_a_context_has_what_the_gate_allows_and_nothing_else(stage: Stage) -> None:
-    name = dict(zip(Stage, ("Producer", "Prepare", "Mutate", "Next", "Job", "Item"), strict=True))[stage]
+@pytest.mark.parametrize("stage", ScriptPhase)
+def test_a_context_has_what_the_gate_allows_and_nothing_else(stage: ScriptPhase) -> None:
+    name = dict(zip(ScriptPhase, ("Producer", "Prepare", "Mutate", "Next", "Job", "Item"), strict=True))[stage]
     text = declarations(Catalog(demo()))
     [said] = re.findall(rf"^  type {name}Context(?:<.*?>)? = (.*);$", text, re.MULTILINE)
     parts = {re.sub(r"<.*|^Item", "", part) for part in said.split(" & ")} - {"InsideItem"}

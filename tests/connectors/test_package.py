@@ -9,10 +9,10 @@ import pytest
 
 from examples.connectors import Gmail, Sheets
 from keep_actors import connectors
-from keep_actors.connectors import Answer, Applied, Catalog, Happened, NotApplied, load
+from keep_actors.connectors import Applied, Catalog, Happened, NotApplied, ReadAnswer, load
 from keep_actors.sandbox_pool import SandboxPool
 from keep_sandbox.invocation import Capabilities, Invocation
-from keep_sandbox.outcomes import Mutation, Request
+from keep_sandbox.outcomes import IssuedMutation, Request
 from tests.connectors.world import mutation_call, nothing, read_call
 
 ROOT = Path(__file__).parents[2]
@@ -81,14 +81,14 @@ async def test_a_script_reads_the_example_mailbox_and_writes_into_the_example_sp
             assert isinstance(asked, Request)
             search = catalog.methods[asked.name]
             answer = await search.read(search.decode_params(asked.params), read_call(), LONG)
-            assert isinstance(answer, Answer)
+            assert isinstance(answer, ReadAnswer)
             await prepare.answer(asked.id, answer.json_text)
             await prepare.next()
         args = '[{"data": ["ann@example.com"]}]'
         async with pool.invoke("wf_1", invocation("consumers.file.mutate", args, catalog)) as mutate:
             asked = await mutate.next()
     assert answer.json_text == '[{"id":"mail_1","from":"ann@example.com","subject":"Invoice 7","body":""}]'
-    assert isinstance(asked, Mutation)
+    assert isinstance(asked, IssuedMutation)
     append = catalog.methods[asked.name]
     params = append.decode_params(asked.params)
     call = mutation_call(params)
@@ -121,4 +121,4 @@ async def test_the_example_mailbox_goes_on_after_a_mail() -> None:
         gmail.receive("ann@example.com", subject)
     assert [mail.subject for mail in await gmail.search(after="mail_2")] == ["three"]
     search = Catalog([gmail]).methods["gmail.search"]
-    assert isinstance(await search.read(nothing(search), read_call(), LONG), Answer)
+    assert isinstance(await search.read(nothing(search), read_call(), LONG), ReadAnswer)

@@ -21,7 +21,7 @@ import keep_actors
 from keep_actors import Grant, Keep
 from keep_actors.api.escalation import Escalation
 from keep_actors.api.keep_answers import Deployed
-from keep_actors.api.views import Question
+from keep_actors.api.views import ApprovalQuestion
 from keep_actors.control import protocol
 from keep_actors.control.client import Client, Lost, Refused
 from keep_actors.control.place import ControlUnavailable, NobodyThere, connect, listen, place_of
@@ -205,14 +205,16 @@ async def test_calls_that_wait_are_found_by_permission_and_a_run_that_is_not_the
         await keep.publish("adds", "in", message_id="one", title="One")
         await keep.wait_idle()
         asked = Approvals(workflow="adds", permission="fake.add")
-        assert await in_thread(lambda: ask(db, asked, list[Question])) == await keep.approvals()
+        assert await in_thread(lambda: ask(db, asked, list[ApprovalQuestion])) == await keep.approvals()
         other = Approvals(workflow="adds", permission="fake.search")
-        assert await in_thread(lambda: ask(db, other, list[Question])) == []
+        assert await in_thread(lambda: ask(db, other, list[ApprovalQuestion])) == []
         with pytest.raises(Refused, match=r"No run of workflow .* is under way") as refused:
             await in_thread(lambda: ask(db, Stop(workflow="adds", by="ann"), str))
         assert refused.value.error.reason == "run_not_active"
         await keep.archive("adds", by="ann")
-        assert await in_thread(lambda: ask(db, Approvals(), list[Question])) == [], "archiving leaves no question"
+        assert await in_thread(lambda: ask(db, Approvals(), list[ApprovalQuestion])) == [], (
+            "archiving leaves no question"
+        )
         back = await in_thread(lambda: ask(db, Unarchive(workflow="adds", by="ann"), Workflow))
         assert back.status == "paused"
 

@@ -11,7 +11,7 @@ import apsw
 from keep_storage import ExecutionModelManager, Operation, Reason, Rejected, Store, reads
 from keep_storage import operations as ops
 from keep_storage.model import JournalEntry
-from keep_storage.operations import Refused
+from keep_storage.operations import OperationRefused
 from keep_storage.sqlite import SqliteDatabase
 from tests.crash.disks import TroubledDisk
 from tests.crash.driver import NO_LIMIT, Driver
@@ -77,7 +77,7 @@ class Show:
         self.batches += 1
         for operation, outcome in zip(batch, outcomes, strict=True):
             if operation is _REFUSED:
-                assert isinstance(outcome, Refused)
+                assert isinstance(outcome, OperationRefused)
                 assert isinstance(outcome.error, Rejected)
                 assert outcome.error.reason is Reason.WORKFLOW_NOT_FOUND
             else:

@@ -17,7 +17,7 @@ from examples.connectors import Gmail, Sheets, demo
 from keep_actors import Connector, Keep, Policy, mutation
 from keep_actors.api.views import Attention
 from keep_actors.kernel import RestartPolicy
-from keep_actors.run.gate import ALLOWED, Ask, Stage, refusal
+from keep_actors.run.gate import ALLOWED, Ask, ScriptPhase, refusal
 from keep_sandbox.json_text import CONTAINERS_MAX, SLOW_NUMBERS_MAX
 from keep_sandbox.limits import DEFAULT_LIMITS
 from keep_storage.model import MESSAGE_ID_CHARS_MAX, PEEK_DEFAULT, PEEK_MAX, TITLE_CHARS_MAX, RunStatus
@@ -79,7 +79,14 @@ async def test_the_scripts_of_the_documentation_do_what_it_says_they_do() -> Non
     assert sorted(mail.subject for mail in gmail.sent) == ["Digest 1", "Re: Lunch?"]
 
 
-COLUMNS = [Stage.PRODUCER, Stage.PREPARE, Stage.MUTATE, Stage.NEXT, Stage.JOB, Stage.ITEM]
+COLUMNS = [
+    ScriptPhase.PRODUCER,
+    ScriptPhase.PREPARE,
+    ScriptPhase.MUTATE,
+    ScriptPhase.NEXT,
+    ScriptPhase.JOB,
+    ScriptPhase.ITEM,
+]
 
 
 def test_the_table_of_what_may_be_asked_where_is_that_of_the_gate() -> None:
@@ -91,7 +98,7 @@ def test_the_table_of_what_may_be_asked_where_is_that_of_the_gate() -> None:
         for row in rows
         for stage, cell in zip(COLUMNS, row[1:], strict=True)
     }
-    assert len(written) == len(Stage) * len(Ask)
+    assert len(written) == len(ScriptPhase) * len(Ask)
     for (stage, ask), cell in written.items():
         by_id = Policy(mutate_reads="by_id")
         allowed, by_policy = ask in ALLOWED[stage], not refusal(stage, ask, "x", by_id)

@@ -15,21 +15,21 @@ from keep_actors import DeployRefused, Grant, Policy
 from keep_actors.authoring.dry_run import DryRunRefused, Report, compare, dry_run
 from keep_actors.authoring.dry_run.backlog import Backlog
 from keep_actors.connectors import Catalog
-from keep_actors.host.host import Doors
-from keep_actors.host.run_slots import Turnstile
+from keep_actors.host.host import Services
+from keep_actors.host.run_slots import RunSlots
 from keep_actors.host.script import Script
 from keep_actors.kernel import VirtualTime
 from keep_actors.permissions import Envelope
 from keep_actors.run.context import CannotGoOn, RunContext
-from keep_actors.run.gate import Stage
+from keep_actors.run.gate import ScriptPhase
 from keep_actors.run.record import Record, Writes
 from keep_actors.run.requests import Requests
 from keep_actors.sandbox_pool import SandboxPool
 from keep_sandbox import Request
 from keep_sandbox.declaration import Declaration
-from keep_sandbox.outcomes import Kind
+from keep_sandbox.outcomes import RequestKind
 from keep_storage.model import Event, FailureClass, GrantPolicy, HandlerKind, Workflow, WorkflowStatus
-from keep_storage.model import Grant as StoredGrant
+from keep_storage.model import StoredGrant as StoredGrant
 from tests.runtime.fakes import Fake
 from tests.runtime.world import START, TAKE, World, script, world
 from tests.sandbox.world import needs_jail
@@ -399,18 +399,20 @@ async def test_the_policy_is_asked_too(tmp_path: Path) -> None:
     assert "1 are the most in one run" in run.failure.message
 
 
-@pytest.mark.parametrize("stage", Stage)
-@pytest.mark.parametrize("kind", [Kind.MUTATION, Kind.ITEM_OPEN, Kind.ITEM_CLOSE])
-async def test_no_request_reaches_a_mutation_even_if_a_worker_was_taken_over(stage: Stage, kind: Kind) -> None:
+@pytest.mark.parametrize("stage", ScriptPhase)
+@pytest.mark.parametrize("kind", [RequestKind.MUTATION, RequestKind.ITEM_OPEN, RequestKind.ITEM_CLOSE])
+async def test_no_request_reaches_a_mutation_even_if_a_worker_was_taken_over(
+    stage: ScriptPhase, kind: RequestKind
+) -> None:
     """A script cannot send these; a worker that obeys somebody else can. Every connector is real here."""
     fake = Fake()
     async with SandboxPool.open(mode="thread") as pool:
-        doors = Doors(
+        doors = Services(
             time=VirtualTime(START),
             rng=random.Random(7),
             pool=pool,
             catalog=Catalog([fake]),
-            turnstile=Turnstile(1),
+            turnstile=RunSlots(1),
             policy=Policy(),
             policies={},
         )
@@ -426,7 +428,9 @@ async def test_no_request_reaches_a_mutation_even_if_a_worker_was_taken_over(sta
             record=Record((), nothing_is_written, doors.time),
             topics=Backlog({}, nothing_is_looked_at),
         )
-        name, params = ("fake.add", '{"text":"x"}') if kind is Kind.MUTATION else ("withItem", '{"id":"i","title":"I"}')
+        name, params = (
+            ("fake.add", '{"text":"x"}') if kind is RequestKind.MUTATION else ("withItem", '{"id":"i","title":"I"}')
+        )
         with pytest.raises(CannotGoOn):
             await Requests(context).answer(stage, Request(id=1, kind=kind, name=name, params=params))
     assert fake.calls == []

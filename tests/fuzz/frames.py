@@ -5,18 +5,18 @@ from typing import Any
 import msgspec
 from hypothesis import strategies as st
 
-from keep_sandbox import Capabilities, Limits, Mutation, Request, Value
+from keep_sandbox import Capabilities, IssuedMutation, Limits, Request, Value
 from keep_sandbox.conversation import Conversation, Violation
-from keep_sandbox.outcomes import CpuLimit, Kind, Place, ScriptError
+from keep_sandbox.outcomes import CpuLimit, Place, RequestKind, ScriptError
 from keep_sandbox.protocol import (
-    Asked,
     BadFrame,
-    Ended,
+    EndedFrame,
     FrameReader,
     FromWorker,
     Idle,
     Logged,
     Ready,
+    RequestFrame,
     encode,
     from_worker,
 )
@@ -39,12 +39,12 @@ frames: st.SearchStrategy[FromWorker] = st.one_of(
     st.just(Ready()),
     st.builds(Idle, calls),
     st.builds(Logged, calls, texts),
-    st.builds(Ended, calls, endings),
+    st.builds(EndedFrame, calls, endings),
     st.builds(
-        Asked,
+        RequestFrame,
         calls,
         st.integers(-1, 7),
-        st.sampled_from(Kind),
+        st.sampled_from(RequestKind),
         st.sampled_from([*OFFERED, "peek", "publish", "withItem"]) | texts,
         json_texts | texts,
     ),
@@ -54,7 +54,9 @@ values: st.SearchStrategy[Any] = st.recursive(
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(texts, inner, max_size=3),
     max_leaves=8,
 )
-names = st.sampled_from(["Ready", "Asked", "Logged", "Ended", "Idle", "Run", "Abort", "Value", "ScriptError"])
+names = st.sampled_from(
+    ["Ready", "RequestFrame", "Logged", "EndedFrame", "Idle", "Run", "Abort", "Value", "ScriptError"]
+)
 
 
 def _framed(body: bytes) -> bytes:
@@ -74,7 +76,10 @@ def streams(draw: st.DrawFn) -> bytes:
     )
     # What an honest worker says first: the rest is met inside a conversation, not before it.
     honest = draw(
-        st.lists(st.just(encode(Logged(1, "x"))) | st.just(encode(Asked(1, 1, Kind.PEEK, "peek", "{}"))), max_size=2)
+        st.lists(
+            st.just(encode(Logged(1, "x"))) | st.just(encode(RequestFrame(1, 1, RequestKind.PEEK, "peek", "{}"))),
+            max_size=2,
+        )
     )
     data = bytearray(b"".join([*honest, *draw(st.lists(piece, max_size=5))]))
     if data and draw(st.booleans()):
@@ -93,7 +98,7 @@ def check(data: bytes) -> None:
         except Violation:
             return
         assert not is_over, "nothing is accepted after the end"
-        if isinstance(outcome, Request | Mutation):
+        if isinstance(outcome, Request | IssuedMutation):
             asked += 1
             assert outcome.id == asked <= LIMITS.host_calls
             assert outcome.name in OFFERED or outcome.name in ("peek", "withItem")

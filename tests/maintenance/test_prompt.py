@@ -8,7 +8,7 @@ import pytest
 from keep_actors.maintenance import MethodInfo
 from keep_actors.maintenance.evidence import fenced, last_lines, legible
 from keep_actors.maintenance.prompt import PROMPT_CHARS_MAX, messages_for
-from keep_actors.run.gate import ALLOWED, Ask, Stage
+from keep_actors.run.gate import ALLOWED, Ask, ScriptPhase
 from tests.maintenance.world import METHODS, SCRIPT, a_task
 
 CALLS = {
@@ -22,13 +22,13 @@ CALLS = {
 }
 
 
-def rules_of(stage: Stage, system: str) -> str:
+def rules_of(stage: ScriptPhase, system: str) -> str:
     [line] = [line for line in system.splitlines() if line.startswith(f"- {stage}:")]
     return line.partition("May use: ")[2]
 
 
-@pytest.mark.parametrize("stage", Stage)
-def test_the_model_is_told_what_the_gate_allows_and_nothing_else(stage: Stage) -> None:
+@pytest.mark.parametrize("stage", ScriptPhase)
+def test_the_model_is_told_what_the_gate_allows_and_nothing_else(stage: ScriptPhase) -> None:
     [system, _] = messages_for(a_task())
     line = rules_of(stage, system.content)
     assert {ask for ask in Ask if CALLS[ask] in line} == ALLOWED[stage]
@@ -36,7 +36,7 @@ def test_the_model_is_told_what_the_gate_allows_and_nothing_else(stage: Stage) -
 
 def test_the_model_is_told_when_mutate_may_read() -> None:
     [system, _] = messages_for(a_task(mutate_reads="by_id"))
-    assert "marked read by id" in rules_of(Stage.MUTATE, system.content)
+    assert "marked read by id" in rules_of(ScriptPhase.MUTATE, system.content)
 
 
 def test_the_material_has_everything_that_is_known() -> None:

@@ -20,12 +20,12 @@ from keep_actors import Connector, Keep, Policy, mutation, read
 from keep_actors.connectors import Catalog, Transient, Uncertain
 from keep_actors.host.host import Host
 from keep_actors.host.reading_actor import ReadingActor, ReadingRef
-from keep_actors.host.run_slots import Turnstile
+from keep_actors.host.run_slots import RunSlots
 from keep_actors.host.storage_actor import StorageActor, StorageRef
 from keep_actors.kernel import ActorDied, ActorStopped, Escalated, RestartPolicy, VirtualTime
 from keep_actors.kernel.signal import Signal
 from keep_actors.permissions import Grant
-from keep_actors.runtime.runtime import Runtime, Services
+from keep_actors.runtime.runtime import CoreActors, Runtime
 from keep_actors.sandbox_pool import SandboxPool
 from keep_actors.testing import Box
 from keep_actors.workflow.messages import Advance, Ended, Message
@@ -38,7 +38,7 @@ from keep_storage.operations import (
     CreateRun,
     CreateSession,
     Operation,
-    Outcome,
+    OperationOutcome,
     PublishEvents,
     Together,
 )
@@ -127,7 +127,7 @@ class UnsteadyStore:
         self.weather: Callable[[Sequence[Operation[Any]]], None] = lambda _: None
         self._store = store
 
-    def commit(self, batch: Sequence[Operation[Any]], /) -> Sequence[Outcome]:
+    def commit(self, batch: Sequence[Operation[Any]], /) -> Sequence[OperationOutcome]:
         self.weather(batch)
         return self._store.commit(batch)
 
@@ -199,11 +199,11 @@ async def assembled(
                 reading=StruckReading(reading, strike, heard),
                 pool=pool,
                 catalog=Catalog(connectors),
-                turnstile=Turnstile(64),
+                turnstile=RunSlots(64),
                 policy=Policy(),
                 policies={},
             )
-            runtime = Runtime(host, Services(storage, reading, time), committed, restart or RestartPolicy(), "all")
+            runtime = Runtime(host, CoreActors(storage, reading, time), committed, restart or RestartPolicy(), "all")
             async with runtime.running(grace_ms) as keep:
                 yield Assembly(keep, time, storage.ref, reading.ref)
 

@@ -26,9 +26,9 @@ from keep_actors.connectors import (
 )
 from keep_actors.kernel import VirtualTime
 from keep_actors.run.failures import STATUS, Before, Failure, stop_for
-from keep_actors.run.gate import ALLOWED, Ask, Stage
+from keep_actors.run.gate import ALLOWED, Ask, ScriptPhase
 from keep_actors.sandbox_pool import Call, SandboxPool
-from keep_actors.workflow.plan import Rest, StartRetry, StartRun, Step, plan
+from keep_actors.workflow.plan import PlannedStep, Rest, StartRetry, StartRun, plan
 from keep_sandbox import Invocation
 from keep_sandbox.limits import Limits
 from keep_sandbox.outcomes import EngineCrash, Terminal, WorkerLost
@@ -106,7 +106,7 @@ def test_the_statuses_are_those_of_the_code() -> None:
 
 
 def test_a_cell_that_no_runtime_reaches_is_one_whose_reason_holds() -> None:
-    assert ALLOWED[Stage.NEXT] == {Ask.PUBLISH}, "so no connector can fail in `next`"
+    assert ALLOWED[ScriptPhase.NEXT] == {Ask.PUBLISH}, "so no connector can fail in `next`"
     unreached = {(each.where, each.cls) for each in CELLS if each.seen_in == "storage"}
     definite = set(map(str, FailureClass)) - {"indeterminate", "logic"}
     assert unreached == {
@@ -382,7 +382,7 @@ def stop(model: Model, cell: Cell, run_id: str) -> Run:
     return model.model.update_handler_run_status(run_id, said.status, said.error, retry_at=said.retry_at)
 
 
-def step(model: Model, now: int) -> Step:
+def step(model: Model, now: int) -> PlannedStep:
     snapshot = reads.snapshot(model.store.queries(), WORKFLOW)
     assert snapshot is not None
     return plan(snapshot, now)

@@ -4,7 +4,7 @@ import pytest
 
 from keep_actors.policy import Policy
 from keep_actors.run import gate
-from keep_actors.run.gate import Ask, Stage
+from keep_actors.run.gate import Ask, ScriptPhase
 from keep_sandbox.declaration import Code
 from keep_sandbox.inspect import inspect
 from keep_sandbox.invocation import MethodKind
@@ -22,13 +22,13 @@ CALLS = {
 LENIENT = Policy(mutate_reads="by_id")
 
 
-def script(stage: Stage, call: str) -> str:
+def script(stage: ScriptPhase, call: str) -> str:
     inside = f'await ctx.withItem("b", "B", async (ctx) => {{ {call} }});'
     match stage:
-        case Stage.PRODUCER:
+        case ScriptPhase.PRODUCER:
             handlers = f"producers: {{ p: async (ctx) => {{ {call} }} }}"
-        case Stage.JOB | Stage.ITEM:
-            handlers = f"jobs: {{ j: async (ctx) => {{ {inside if stage is Stage.ITEM else call} }} }}"
+        case ScriptPhase.JOB | ScriptPhase.ITEM:
+            handlers = f"jobs: {{ j: async (ctx) => {{ {inside if stage is ScriptPhase.ITEM else call} }} }}"
         case _:
             phases = dict.fromkeys(("prepare", "mutate", "next"), "")
             phases[stage.strip("`")] = call
@@ -38,11 +38,11 @@ def script(stage: Stage, call: str) -> str:
 
 
 # A nested item is found when it runs: nothing in the text tells it from two in a row.
-CELLS = [(stage, ask) for stage in Stage for ask in CALLS if (stage, ask) != (Stage.ITEM, Ask.ITEM)]
+CELLS = [(stage, ask) for stage in ScriptPhase for ask in CALLS if (stage, ask) != (ScriptPhase.ITEM, Ask.ITEM)]
 
 
 @pytest.mark.parametrize(("stage", "ask"), CELLS)
-def test_inspection_finds_misplaced_exactly_what_the_gate_refuses(stage: Stage, ask: Ask) -> None:
+def test_inspection_finds_misplaced_exactly_what_the_gate_refuses(stage: ScriptPhase, ask: Ask) -> None:
     problems = inspect(script(stage, CALLS[ask]), METHODS).problems
     found = {each.code for each in problems} & {Code.CALL_MISPLACED, Code.MUTATION_MISPLACED}
     assert bool(found) == bool(gate.refusal(stage, ask, "it", LENIENT)), problems

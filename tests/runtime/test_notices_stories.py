@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from keep_actors import Grant, Rejected
-from keep_actors.api.verdicts import Verdict
+from keep_actors.api.verdicts import PersonVerdict
 from keep_actors.kernel import VirtualTime
 from keep_actors.notices import Notice
 from keep_actors.policy import Backoff
@@ -83,7 +83,7 @@ class Person:
 
     async def resolve(self) -> None:
         for question in (await self.box.keep.unknowns())[:1]:
-            verdict: Verdict = self.chance.choice(["happened", "skip"])
+            verdict: PersonVerdict = self.chance.choice(["happened", "skip"])
             told = {"id": "x", "text": "told"}
             await self.box.keep.resolve(question.mutation_id, verdict, by="ann", result=told)
 

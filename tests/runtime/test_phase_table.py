@@ -12,7 +12,7 @@ import pytest
 
 from keep_actors import Policy
 from keep_actors.connectors import Uncertain
-from keep_actors.run.gate import ALLOWED, Ask, Stage, refusal
+from keep_actors.run.gate import ALLOWED, Ask, ScriptPhase, refusal
 from keep_storage.model import PEEK_DEFAULT, Run
 from tests.runtime.fakes import Fake, applies_and_raises
 from tests.runtime.world import DAY, SECOND, START, TAKE, World, script, world
@@ -34,12 +34,12 @@ TABLE = """
 MutateReads: TypeAlias = Literal["none", "by_id"]
 
 STAGES = {
-    "producer": Stage.PRODUCER,
-    "prepare": Stage.PREPARE,
-    "mutate": Stage.MUTATE,
-    "next": Stage.NEXT,
-    "job": Stage.JOB,
-    "item": Stage.ITEM,
+    "producer": ScriptPhase.PRODUCER,
+    "prepare": ScriptPhase.PREPARE,
+    "mutate": ScriptPhase.MUTATE,
+    "next": ScriptPhase.NEXT,
+    "job": ScriptPhase.JOB,
+    "item": ScriptPhase.ITEM,
 }
 
 
@@ -114,7 +114,7 @@ async def deployed(box: World, source: str, *events: str) -> Run:
 
 def test_the_table_is_the_one_that_the_host_asks() -> None:
     assert set(rows()) == set(CALLS) == set(Ask)
-    assert set(STAGES.values()) == set(Stage)
+    assert set(STAGES.values()) == set(ScriptPhase)
     for ask, stage in product(rows(), STAGES):
         assert (Ask(ask) in ALLOWED[STAGES[stage]]) == expected(ask, stage, "none"), (ask, stage)
         for policy in (Policy(), Policy(mutate_reads="by_id")):

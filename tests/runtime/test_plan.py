@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from keep_actors.workflow.plan import ExpireApprovals, Reconcile, Repair, Rest, StartRetry, StartRun, Step, plan
+from keep_actors.workflow.plan import ExpireApprovals, PlannedStep, Reconcile, Repair, Rest, StartRetry, StartRun, plan
 from keep_storage.ids import Millis
 from keep_storage.model import FailureClass, HandlerKind, Workflow, WorkflowStatus
 from keep_storage.reads import HandlerView, Snapshot, TaskView
@@ -86,7 +86,7 @@ def snapshot(
     )
 
 
-def started(step: Step) -> str:
+def started(step: PlannedStep) -> str:
     assert isinstance(step, StartRun)
     return step.handler
 

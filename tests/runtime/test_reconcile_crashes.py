@@ -13,7 +13,7 @@ from typing import Literal
 import pytest
 
 from keep_actors import Connector, MutationCall, Policy, mutation
-from keep_actors.api.verdicts import Verdict
+from keep_actors.api.verdicts import PersonVerdict
 from keep_actors.connectors import Applied, NotApplied, Retry
 from keep_actors.kernel import VirtualTime
 from keep_actors.policy import Backoff
@@ -93,7 +93,7 @@ async def story(box: World, bank: Bank) -> None:
         for question in questions:
             assert question.status is MutationStatus.INDETERMINATE, "after so many checks a person is asked"
             made = bool(bank.payments)
-            verdict: Verdict = "happened" if made else "did_not_happen"
+            verdict: PersonVerdict = "happened" if made else "did_not_happen"
             await box.keep.resolve(question.mutation_id, verdict, by="ann", result="one" if made else None)
         if not questions:
             return

@@ -14,16 +14,16 @@ import anyio
 import pytest
 
 from keep_actors import Connector, Grant, Keep, Policy, Rejected
-from keep_actors.api.verdicts import Verdict
+from keep_actors.api.verdicts import PersonVerdict
 from keep_actors.connectors import Catalog, Uncertain
 from keep_actors.host.host import Host
 from keep_actors.host.reading_actor import ReadingActor, ReadingRef
-from keep_actors.host.run_slots import Turnstile
+from keep_actors.host.run_slots import RunSlots
 from keep_actors.host.storage_actor import StorageActor
 from keep_actors.kernel import ActorDied, RestartPolicy, VirtualTime
 from keep_actors.kernel.signal import Signal
 from keep_actors.maintenance import Maintainer, Proposal, RepairTask
-from keep_actors.runtime.runtime import Runtime, Services
+from keep_actors.runtime.runtime import CoreActors, Runtime
 from keep_actors.sandbox_pool import SandboxPool
 from keep_storage import Store, invariants
 from keep_storage.model import Event, MutationStatus, Workflow
@@ -87,13 +87,13 @@ async def machine(
                 reading=StruckReading(reading, calm, None),
                 pool=sandbox,
                 catalog=Catalog(connectors),
-                turnstile=Turnstile(64),
+                turnstile=RunSlots(64),
                 policy=policy or Policy(),
                 policies=policies or {},
                 automatic_repairs=maintainer is not None and maintainer.is_automatic,
             )
             restart = RestartPolicy() if strike is calm else NEVER_GIVE_UP
-            runtime = Runtime(host, Services(storage, reading, now), committed, restart, "all", maintainer)
+            runtime = Runtime(host, CoreActors(storage, reading, now), committed, restart, "all", maintainer)
             async with runtime.running(grace_ms=10_000) as keep:
                 yield Machine(keep, now, storage, reading.ref, files)
 
@@ -450,7 +450,7 @@ async def test_the_repair_of_a_version_that_was_brought_back_runs_under_the_gran
 
 @pytest.mark.parametrize("verdict", ["happened", "did_not_happen", "skip"])
 async def test_a_person_who_finds_out_before_the_connector_does_has_the_last_word_and_nothing_crashes(
-    verdict: Verdict, caplog: pytest.LogCaptureFixture
+    verdict: PersonVerdict, caplog: pytest.LogCaptureFixture
 ) -> None:
     fake = Fake()
     fake.plan("put", fails(Uncertain("lost")))

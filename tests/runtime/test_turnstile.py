@@ -7,7 +7,7 @@ import pytest
 from anyio.abc import TaskGroup
 from anyio.lowlevel import checkpoint
 
-from keep_actors.host.run_slots import Turnstile
+from keep_actors.host.run_slots import RunSlots
 
 pytestmark = pytest.mark.anyio
 
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.anyio
 class Visitor:
     """Takes one turn in a task of its own, and stays until it is told to go on."""
 
-    def __init__(self, turnstile: Turnstile, name: str, seen: list[str]) -> None:
+    def __init__(self, turnstile: RunSlots, name: str, seen: list[str]) -> None:
         self.scope = anyio.CancelScope()
         self.leave = anyio.Event()
         self.go_outside = anyio.Event()
@@ -46,7 +46,7 @@ class Hall:
     """A turnstile, and who has come to it."""
 
     def __init__(self, width: int, tasks: TaskGroup) -> None:
-        self.turnstile = Turnstile(width)
+        self.turnstile = RunSlots(width)
         self.seen: list[str] = []
         self._tasks = tasks
 
@@ -131,7 +131,7 @@ async def test_one_who_is_cancelled_inside_leaves() -> None:
 
 
 async def test_one_who_fails_inside_leaves() -> None:
-    turnstile = Turnstile(1)
+    turnstile = RunSlots(1)
     with pytest.raises(ZeroDivisionError):
         async with turnstile.turn():
             raise ZeroDivisionError
@@ -187,7 +187,7 @@ async def test_one_who_is_cancelled_outside_is_gone_for_good() -> None:
 async def test_whatever_happens_no_place_is_lost_and_none_is_given_twice(seed: int) -> None:
     rng = random.Random(seed)
     width = rng.randint(1, 3)
-    turnstile = Turnstile(width)
+    turnstile = RunSlots(width)
     beginning, entered = 0, 0
 
     async def dawdle() -> None:

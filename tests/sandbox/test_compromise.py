@@ -15,10 +15,10 @@ from keep_sandbox import (
     CpuLimit,
     EngineCrash,
     Invocation,
+    IssuedMutation,
     JailViolation,
     Limits,
     MemoryLimit,
-    Mutation,
     ProtocolViolation,
     Request,
     Value,
@@ -277,7 +277,7 @@ async def test_nothing_that_a_worker_says_after_its_mutation_counts() -> None:
     async with SandboxPool.open() as pool:
         async with pool.invoke("w", invocation(code, args="[1]")) as call:
             mutation = await drive(call)
-        assert isinstance(mutation, Mutation)
+        assert isinstance(mutation, IssuedMutation)
         assert call.logs == []
         # What it said beside is found when the worker is wanted again, and is the end of it.
         outcome = await run(pool, invocation(code, args="[2]"))

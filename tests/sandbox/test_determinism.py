@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from keep_actors.sandbox_pool import SandboxPool
-from keep_sandbox import Mutation, Value
+from keep_sandbox import IssuedMutation, Value
 from tests.sandbox.world import NOW_MS, Trace, drive, invocation, prepare, prepare_script, run, trusted
 
 T = TypeVar("T")
@@ -47,7 +47,7 @@ def test_time_stands_still() -> None:
 async def test_the_pool_runs_trusted_scripts_in_threads_when_told_so() -> None:
     async with SandboxPool.open(mode="thread") as pool:
         assert await run(pool, prepare(BUSY)) == trusted(prepare(BUSY)).outcome
-        assert isinstance(await run(pool, prepare("ctx.gmail.send({})")), Mutation)
+        assert isinstance(await run(pool, prepare("ctx.gmail.send({})")), IssuedMutation)
 
 
 @pytest.mark.anyio

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from keep_actors.sandbox_pool import SandboxPool, SandboxUnavailable
-from keep_sandbox import DecoderUnsuitable, EngineUnsuitable, JailUnavailable, Limits, Mutation, Value
+from keep_sandbox import DecoderUnsuitable, EngineUnsuitable, IssuedMutation, JailUnavailable, Limits, Value
 from keep_sandbox import jail as jail_module
 from keep_sandbox.engine import ENGINE_VERSION, check_installation
 from keep_sandbox.seccomp import program
@@ -71,7 +71,7 @@ def test_without_a_jail_the_weaker_mode_is_had_by_name_only(monkeypatch: pytest.
 async def test_the_weak_mode_keeps_its_limits() -> None:
     async with SandboxPool.open(mode="weak", limits=Limits(cpu_soft_ms=50, cpu_hard_ms=100)) as pool:
         assert await run(pool, prepare("return (await ctx.gmail.search({})).length")) == Value(value="2")
-        assert isinstance(await run(pool, prepare("ctx.gmail.send({}); for(;;);")), Mutation)
+        assert isinstance(await run(pool, prepare("ctx.gmail.send({}); for(;;);")), IssuedMutation)
         for body in ("for(;;);", "new Array(2**32-1).join()"):
             assert type(await run(pool, prepare(body))).__name__ == "CpuLimit"
         assert await run(pool, prepare("return 1")) == Value(value="1")

@@ -3,7 +3,7 @@
 import pytest
 
 from keep_actors.sandbox_pool import SandboxPool
-from keep_sandbox import Capabilities, Mutation, Request, Value
+from keep_sandbox import Capabilities, IssuedMutation, Request, Value
 from tests.sandbox.world import drive, invocation, needs_jail, prepare, run
 
 pytestmark = [pytest.mark.anyio, needs_jail]
@@ -64,7 +64,7 @@ async def test_nothing_after_a_mutation_has_an_effect() -> None:
                 while isinstance(outcome, Request):
                     assert outcome.name == "peek", trick
                     outcome = await call.next()
-            assert isinstance(outcome, Mutation), trick
+            assert isinstance(outcome, IssuedMutation), trick
             assert (outcome.name, outcome.params) == ("gmail.send", '{"to":1}'), trick
             assert call.logs == [], trick
             # Whatever became of that worker, the workflow's next invocation is served, and knows nothing of the last.
@@ -77,7 +77,7 @@ async def test_the_worker_of_a_mutation_is_used_again() -> None:
         before = pool.stats.spawned
         for _ in range(10):
             assert isinstance(
-                await run(pool, prepare("try { await ctx.gmail.send({}) } finally { for(;;); }")), Mutation
+                await run(pool, prepare("try { await ctx.gmail.send({}) } finally { for(;;); }")), IssuedMutation
             )
         assert pool.stats.spawned <= before + 1
 

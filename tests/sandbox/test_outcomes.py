@@ -10,12 +10,12 @@ from keep_sandbox import (
     Deadlock,
     EngineCrash,
     InvalidValue,
+    InvocationRefused,
+    IssuedMutation,
     JailViolation,
     Limits,
     MemoryLimit,
-    Mutation,
     Place,
-    Refused,
     ScriptError,
     StackLimit,
     Value,
@@ -141,13 +141,13 @@ def test_a_script_that_waits_for_the_host_is_no_deadlock() -> None:
 
 def test_a_mutation_ends_the_script_with_what_it_asked_for() -> None:
     outcome = trusted(prepare("await ctx.gmail.send({to:'a@example.com'}); return 1")).outcome
-    assert outcome == Mutation(id=1, name="gmail.send", params='{"to":"a@example.com"}')
+    assert outcome == IssuedMutation(id=1, name="gmail.send", params='{"to":"a@example.com"}')
 
 
 def test_a_refusal_ends_the_script_and_it_cannot_catch_that() -> None:
     body = "try { await ctx.gmail.search({}) } catch { console.log('AFTER') } finally { console.log('AFTER') }"
     trace = trusted(prepare(body), lambda _: None)
-    assert isinstance(trace.outcome, Refused)
+    assert isinstance(trace.outcome, InvocationRefused)
     assert trace.logs == []
 
 

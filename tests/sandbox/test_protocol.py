@@ -8,21 +8,21 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from keep_sandbox import Capabilities, Invocation, Limits, Mutation, Request, Value
+from keep_sandbox import Capabilities, Invocation, IssuedMutation, Limits, Request, Value
 from keep_sandbox.conversation import Conversation, Violation
 from keep_sandbox.json_text import UnfitText, check_json
-from keep_sandbox.outcomes import Kind
+from keep_sandbox.outcomes import RequestKind
 from keep_sandbox.protocol import (
-    Answer,
-    Asked,
+    AnswerFrame,
     BadFrame,
-    Ended,
+    EndedFrame,
     FrameReader,
     FromWorker,
     Idle,
     Logged,
     Ready,
-    Run,
+    RequestFrame,
+    RunFrame,
     ToWorker,
     encode,
     from_worker,
@@ -43,17 +43,21 @@ json_values = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text('[]{}"\\a'), inner, max_size=3),
     max_leaves=8,
 )
-names = st.sampled_from(["Ready", "Asked", "Logged", "Ended", "Idle", "Run", "Abort", "Exited", "", "x"])
+names = st.sampled_from(
+    ["Ready", "RequestFrame", "Logged", "EndedFrame", "Idle", "RunFrame", "Abort", "Exited", "", "x"]
+)
 frames: st.SearchStrategy[FromWorker] = st.one_of(
     st.just(Ready()),
     st.builds(Idle, st.integers(0, 3)),
     st.builds(Logged, st.integers(0, 3), st.text(max_size=50)),
-    st.builds(Ended, st.integers(0, 3), st.builds(Value, value=st.sampled_from(["1", "{", "[[[[", '"\\ud800"', ""]))),
     st.builds(
-        Asked,
+        EndedFrame, st.integers(0, 3), st.builds(Value, value=st.sampled_from(["1", "{", "[[[[", '"\\ud800"', ""]))
+    ),
+    st.builds(
+        RequestFrame,
         st.integers(0, 3),
         st.integers(-1, 4),
-        st.sampled_from(Kind),
+        st.sampled_from(RequestKind),
         st.sampled_from(["gmail.search", "gmail.send", "peek", "publish", "withItem", "x"]),
         st.sampled_from(["{}", "[1]", "{", "nul"]),
     ),
@@ -121,7 +125,7 @@ def test_whatever_a_worker_says_the_conversation_stays_within_its_rules(said: li
         except Violation:
             return
         assert not over, "nothing is accepted after the end"
-        if isinstance(outcome, Request | Mutation):
+        if isinstance(outcome, Request | IssuedMutation):
             ids.append(outcome.id)
             assert outcome.name in ("gmail.search", "gmail.send")
             assert msgspec.json.decode(outcome.params) is not None
@@ -175,8 +179,8 @@ def test_a_length_that_cannot_be_is_refused_before_anything_is_kept(length: int)
 
 def test_a_worker_obeys_four_words_and_says_five() -> None:
     # Each of them is used by the runtime: what only tests used is a door that nobody watches.
-    assert {each.__name__ for each in get_args(ToWorker)} == {"Run", "Inspect", "Answer", "Abort"}
-    assert {each.__name__ for each in get_args(FromWorker)} == {"Ready", "Asked", "Logged", "Ended", "Idle"}
+    assert {each.__name__ for each in get_args(ToWorker)} == {"RunFrame", "Inspect", "AnswerFrame", "Abort"}
+    assert {each.__name__ for each in get_args(FromWorker)} == {"Ready", "RequestFrame", "Logged", "EndedFrame", "Idle"}
     body = msgspec.msgpack.encode(["Reject", 1, 1, "no"])
     reader = FrameReader(to_worker, FRAME_BYTES_MAX)
     reader.feed(len(body).to_bytes(4, "big") + body)
@@ -189,5 +193,5 @@ def test_what_the_host_sends_is_what_a_worker_reads() -> None:
         source="é😀", handler="producers.a", args="[1]", capabilities=Capabilities(peek=True), now_ms=2**53, seed=-1
     )
     reader = FrameReader(to_worker, 1 << 20)
-    reader.feed(encode(Run(1, invocation, LIMITS)) + encode(Answer(1, 2, "{}")))
-    assert list(reader) == [Run(1, invocation, LIMITS), Answer(1, 2, "{}")]
+    reader.feed(encode(RunFrame(1, invocation, LIMITS)) + encode(AnswerFrame(1, 2, "{}")))
+    assert list(reader) == [RunFrame(1, invocation, LIMITS), AnswerFrame(1, 2, "{}")]

@@ -8,7 +8,7 @@ import anyio
 import pytest
 
 from keep_actors.sandbox_pool import PoolPolicy, SandboxPool
-from keep_sandbox import Mutation, ScriptError, Value
+from keep_sandbox import IssuedMutation, ScriptError, Value
 from tests.sandbox.world import needs_jail, prepare, run, trusted
 
 pytestmark = [pytest.mark.anyio, needs_jail]
@@ -95,7 +95,7 @@ def test_trusted_scripts_leave_nothing_behind() -> None:
     try:
         before = resident_bytes()
         for number in range(500):
-            assert isinstance(trusted(KINDS[number % 4]).outcome, Value | Mutation | ScriptError)
+            assert isinstance(trusted(KINDS[number % 4]).outcome, Value | IssuedMutation | ScriptError)
         assert resident_bytes() - before < GROWTH_MAX_BYTES
     finally:
         gc.enable()

@@ -18,11 +18,11 @@ from keep_sandbox import (
     EngineCrash,
     InvalidValue,
     Invocation,
+    InvocationOutcome,
+    InvocationRefused,
+    IssuedMutation,
     Limits,
     MemoryLimit,
-    Mutation,
-    Outcome,
-    Refused,
     Request,
     ScriptError,
     SizeLimit,
@@ -74,7 +74,7 @@ def gmail(request: Request) -> str | None:
     return None if query in ("fatal", "bad") else "[1,2]"
 
 
-async def drive(call: Call, reply: Reply = gmail) -> Outcome:
+async def drive(call: Call, reply: Reply = gmail) -> InvocationOutcome:
     """Answer an invocation until it ends."""
     while True:
         outcome = await call.next()
@@ -86,7 +86,9 @@ async def drive(call: Call, reply: Reply = gmail) -> Outcome:
         await call.answer(outcome.id, said)
 
 
-async def run(pool: SandboxPool, invocation: Invocation, reply: Reply = gmail, workflow_id: str = "w") -> Outcome:
+async def run(
+    pool: SandboxPool, invocation: Invocation, reply: Reply = gmail, workflow_id: str = "w"
+) -> InvocationOutcome:
     """Run one invocation to its end."""
     async with pool.invoke(workflow_id, invocation) as call:
         return await drive(call, reply)
@@ -96,7 +98,7 @@ async def run(pool: SandboxPool, invocation: Invocation, reply: Reply = gmail, w
 class Trace:
     """Everything that could be seen of a trusted invocation."""
 
-    outcome: Outcome
+    outcome: InvocationOutcome
     requests: list[Request]
     logs: list[str]
 
@@ -124,7 +126,7 @@ class Attack:
     source: str
     expect: tuple[str, ...]
 
-    def is_contained_by(self, outcome: Outcome) -> bool:
+    def is_contained_by(self, outcome: InvocationOutcome) -> bool:
         """Whether that is one of them."""
         word = label(outcome)
         return any(word == expected or (expected == "done:" and word.startswith("done:")) for expected in self.expect)
@@ -144,8 +146,8 @@ def attacks(name: str) -> list[Attack]:
 
 
 WORDS: dict[type, str] = {
-    Mutation: "mutate",
-    Refused: "abort",
+    IssuedMutation: "mutate",
+    InvocationRefused: "abort",
     WallLimit: "wall",
     EngineCrash: "crash",
     MemoryLimit: "fail:InternalError",
@@ -157,7 +159,7 @@ WORDS: dict[type, str] = {
 }
 
 
-def label(outcome: Outcome) -> str:
+def label(outcome: InvocationOutcome) -> str:
     """An outcome in the words of the attack files."""
     match outcome:
         case Value():

@@ -9,10 +9,10 @@ import apsw
 from keep_actors.testing.life import Died
 from keep_storage import Store, statements
 from keep_storage.errors import StorageLost, StorageUnavailable
-from keep_storage.ids import Clock
-from keep_storage.operations import Operation, Outcome
+from keep_storage.ids import Now
+from keep_storage.operations import Operation, OperationOutcome
 from keep_storage.sqlite import SqliteDatabase
-from keep_storage.transaction import Params, Queries, Reader, Row, Transaction
+from keep_storage.transaction import Queries, Reader, Row, SqlParams, Transaction
 
 Trouble = Literal["", "full", "torn", "failed", "lost", "died"]
 """Nothing; no room at all; no room in the middle; the commit fails; it fails and nobody knows; the process ends."""
@@ -74,7 +74,7 @@ def _empty() -> bytes:
 class Disk:
     """One database in memory. `trouble` is asked at every commit; `on_commit` is told of those that happened."""
 
-    def __init__(self, clock: Clock, trouble: Callable[[], Trouble], on_commit: Callable[[], None]) -> None:
+    def __init__(self, clock: Now, trouble: Callable[[], Trouble], on_commit: Callable[[], None]) -> None:
         self.connection = apsw.Connection(":memory:", statementcachesize=512)
         self.connection.deserialize("main", _empty())
         self.connection.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
@@ -108,7 +108,7 @@ class Disk:
 
     # What a process has of it.
 
-    def commit_batch(self, batch: Sequence[Operation[Any]]) -> Sequence[Outcome]:
+    def commit_batch(self, batch: Sequence[Operation[Any]]) -> Sequence[OperationOutcome]:
         """Apply the batch, as `Store.commit` does."""
         self._batch = batch
         outcomes = self.store.commit(batch)
@@ -153,7 +153,7 @@ class DiskOfAProcess:
     def __init__(self, disk: Disk) -> None:
         self._disk = disk
 
-    def commit(self, batch: Sequence[Operation[Any]], /) -> Sequence[Outcome]:
+    def commit(self, batch: Sequence[Operation[Any]], /) -> Sequence[OperationOutcome]:
         return self._disk.commit_batch(batch)
 
     def reader(self) -> Reader:
@@ -169,7 +169,7 @@ class _Torn:
         self.one, self.all = tx.one, tx.all
         self.savepoint, self.release, self.undo = tx.savepoint, tx.release, tx.undo
 
-    def run(self, query: str, params: Params) -> None:
+    def run(self, query: str, params: SqlParams) -> None:
         self._writes += 1
         if self._writes > 2:
             raise StorageUnavailable("simulated: the disk is full now")

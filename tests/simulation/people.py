@@ -13,7 +13,7 @@ import anyio
 
 from keep_actors import Grant, Keep, PermissionsNeeded
 from keep_actors.api.escalation import Escalation
-from keep_actors.api.verdicts import Verdict
+from keep_actors.api.verdicts import PersonVerdict
 from keep_actors.host.fault_points import Point
 from keep_actors.kernel import ActorDied, ActorStopped
 from keep_actors.testing.life import Died
@@ -221,7 +221,7 @@ class People:
         story.oracle.put_right(asked.mutation_id)
         return f"{name} happened, after a slip"
 
-    async def _say(self, keep: Keep, asked: Escalation, verdict: Verdict, result: object = None) -> None:
+    async def _say(self, keep: Keep, asked: Escalation, verdict: PersonVerdict, result: object = None) -> None:
         said = await keep.resolve(asked.mutation_id, verdict, by="ann", result=result, version=asked.version)
         if said.version != asked.version + 1:
             self._story.oracle.wrong(f"a verdict on version {asked.version} was taken for {said.version - 1}")

@@ -18,12 +18,12 @@ from keep_sandbox.invocation import Invocation, MethodKind
 from keep_sandbox.limits import TRUSTED_LIMITS, Limits
 from keep_sandbox.outcomes import (
     EngineCrash,
-    Kind,
-    Mutation,
-    Outcome,
+    InvocationOutcome,
+    InvocationRefused,
+    IssuedMutation,
     Place,
-    Refused,
     Request,
+    RequestKind,
     ScriptError,
     Terminal,
     Value,
@@ -53,7 +53,7 @@ class StandIn:
         self._answer: Any = None
         self._last = 0
 
-    async def next(self) -> Outcome:
+    async def next(self) -> InvocationOutcome:
         """The next request, or the end."""
         outcome = await self._here.run(self._go_on)
         if not isinstance(outcome, Request):
@@ -64,12 +64,12 @@ class StandIn:
         """Give the request its answer."""
         self._answer = await self._here.run(lambda: _decode(value))
 
-    async def refuse(self, reason: str) -> Refused:
+    async def refuse(self, reason: str) -> InvocationRefused:
         """End it."""
-        self.terminal = Refused(reason=reason)
+        self.terminal = InvocationRefused(reason=reason)
         return self.terminal
 
-    def _go_on(self) -> Outcome:
+    def _go_on(self) -> InvocationOutcome:
         if (struck := self._strike()) is not None:
             return struck
         try:
@@ -82,8 +82,8 @@ class StandIn:
         self._last += 1
         text = _encode(params).decode()
         if kind == "mutation" and self._is_terminal:
-            return Mutation(id=self._last, name=name, params=text)
-        return Request(id=self._last, kind=Kind(kind), name=name, params=text)
+            return IssuedMutation(id=self._last, name=name, params=text)
+        return Request(id=self._last, kind=RequestKind(kind), name=name, params=text)
 
 
 class StandInPool(SandboxPool):

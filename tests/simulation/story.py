@@ -21,7 +21,7 @@ from keep_actors.testing.process import Process
 from keep_actors.testing.seeded import START
 from keep_sandbox.limits import TRUSTED_LIMITS
 from keep_storage.errors import StorageUnavailable
-from keep_storage.ids import Ids, Kind
+from keep_storage.ids import IdKind, Ids
 from keep_storage.model import Workflow, WorkflowStatus
 from keep_storage.operations import Operation
 from tests.simulation import scripts, weather
@@ -402,7 +402,7 @@ class Story:
         assert self._process is not None, "the story has begun"
         return await self._process.host.storage.apply(operation)
 
-    def new_id(self, kind: Kind) -> str:
+    def new_id(self, kind: IdKind) -> str:
         """An id for it."""
         return self._ids.new(kind)
 

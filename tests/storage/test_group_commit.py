@@ -3,7 +3,7 @@
 import pytest
 
 from keep_storage import Reason, Rejected, Together
-from keep_storage.operations import CreateSession, Done, Operation, PauseWorkflow, PublishEvents, Refused
+from keep_storage.operations import CreateSession, Done, Operation, OperationRefused, PauseWorkflow, PublishEvents
 from tests.storage.world import WORKFLOW, World
 
 
@@ -16,7 +16,7 @@ def test_a_batch_gives_one_outcome_per_operation_in_order(world: World) -> None:
 
     first, second, third = outcomes
     assert isinstance(first, Done)
-    assert isinstance(second, Refused)
+    assert isinstance(second, OperationRefused)
     assert isinstance(second.error, Rejected)
     assert second.error.reason is Reason.WORKFLOW_NOT_FOUND
     assert isinstance(third, Done)
@@ -26,7 +26,7 @@ def test_a_batch_gives_one_outcome_per_operation_in_order(world: World) -> None:
 def test_later_operations_of_a_batch_see_what_earlier_ones_did(world: World) -> None:
     first, second = world.store.commit([CreateSession("ses_1", WORKFLOW), CreateSession("ses_2", WORKFLOW)])
     assert isinstance(first, Done)
-    assert isinstance(second, Refused)
+    assert isinstance(second, OperationRefused)
 
 
 def test_an_operation_that_raises_in_the_middle_is_undone_alone(world: World) -> None:
@@ -34,7 +34,7 @@ def test_an_operation_that_raises_in_the_middle_is_undone_alone(world: World) ->
 
     good, bad, also_good = world.store.commit([publish(world, "m1"), bug, publish(world, "m2")])
 
-    assert isinstance(bad, Refused)
+    assert isinstance(bad, OperationRefused)
     assert not isinstance(bad.error, Rejected)
     assert (type(good), type(also_good)) == (Done, Done)
     assert world.states() == {"m1": "pending", "m2": "pending"}

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from keep_storage.ids import Ids, Kind
+from keep_storage.ids import IdKind, Ids
 
-KINDS: tuple[Kind, ...] = get_args(Kind)
+KINDS: tuple[IdKind, ...] = get_args(IdKind)
 NOW = 1_700_000_000_000
 
 moments = st.integers(min_value=0, max_value=2**48 - 1)
@@ -35,7 +35,7 @@ def number(identifier: str) -> int:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_an_id_is_its_prefix_and_a_number_of_fixed_width(kind: Kind) -> None:
+def test_an_id_is_its_prefix_and_a_number_of_fixed_width(kind: IdKind) -> None:
     identifier = Ids(Clock(NOW), random.Random(1)).new(kind)
     assert re.fullmatch(rf"{kind}_[0-9a-f]{{28}}", identifier)
 

@@ -30,7 +30,6 @@ from keep_storage.model import (
     Delivery,
     Event,
     FailureClass,
-    Grant,
     GrantPolicy,
     HandlerKind,
     Item,
@@ -38,8 +37,8 @@ from keep_storage.model import (
     MaintenanceTask,
     Mutation,
     MutationStatus,
-    Notice,
     NoticeKind,
+    NoticeRow,
     OnUnknown,
     Phase,
     Resolver,
@@ -48,9 +47,10 @@ from keep_storage.model import (
     Says,
     ScriptVersion,
     Session,
+    StoredGrant,
     Workflow,
 )
-from keep_storage.operations import GrantUse, HandlerSpec, Publish, Refused, Reserve, RunError, Together
+from keep_storage.operations import GrantUse, HandlerSpec, OperationRefused, Publish, Reserve, RunError, Together
 from keep_storage.overdue_reads import failing_handlers, workflows_overdue
 from keep_storage.reads import Snapshot
 from tests.storage import small_model as small
@@ -110,7 +110,7 @@ LOOKS: dict[str, tuple[str, str, str]] = {
 ANSWERS: dict[type, tuple[str, int]] = {
     Workflow: ("workflows", 1),
     ScriptVersion: ("script_versions", 1),
-    Grant: ("grants", 3),
+    StoredGrant: ("grants", 3),
     Session: ("sessions", 1),
     Run: ("runs", 1),
     Event: ("events", 1),
@@ -118,7 +118,7 @@ ANSWERS: dict[type, tuple[str, int]] = {
     Approval: ("approvals", 1),
     Item: ("items", 3),
     MaintenanceTask: ("maintenance_tasks", 1),
-    Notice: ("notices", 1),
+    NoticeRow: ("notices", 1),
     Delivery: ("deliveries", 3),
 }
 """The table of each answer, and how many of its first columns are its key."""
@@ -350,7 +350,7 @@ class Duel:
             said = tuple(msgspec.structs.asdict(answer).values())
             assert stored[said[:width]] == said, "the answer is not what was stored"
 
-    def is_what_was_there(self, gone: Grant, before: Contents) -> None:
+    def is_what_was_there(self, gone: StoredGrant, before: Contents) -> None:
         """The answer of a removal is the row as it was."""
         assert tuple(msgspec.structs.asdict(gone).values()) in before["grants"]
 
@@ -360,7 +360,7 @@ class Duel:
         outcomes = self.store.commit(operations)
         for operation, outcome in zip(operations, outcomes, strict=True):
             expected = small.after(self.state, operation, self.now)
-            if isinstance(outcome, Refused):
+            if isinstance(outcome, OperationRefused):
                 assert isinstance(outcome.error, Rejected), f"{operation} raised {outcome.error!r}"
                 assert expected is None, f"the library refuses what the model allows: {outcome.error}"
             else:

@@ -4,19 +4,19 @@ import msgspec
 import pytest
 
 from keep_storage import notice_reads
-from keep_storage.model import Delivery, DeliveryStatus, Notice, NoticeKind, Says
+from keep_storage.model import Delivery, DeliveryStatus, NoticeKind, NoticeRow, Says
 from tests.storage.world import WORKFLOW, World
 
 BEGINS, ENDS = Says.NEEDS_PERSON, Says.SETTLED
 
 
-def opened(world: World, *sinks: str, about: str = "", workflow: str = WORKFLOW) -> Notice:
+def opened(world: World, *sinks: str, about: str = "", workflow: str = WORKFLOW) -> NoticeRow:
     return world.model.open_notice(
         world.name("ntc"), workflow, NoticeKind.ERROR, about, "It broke.", "Mend it.", sinks or ("pager",)
     )
 
 
-def deliveries(world: World, notice: Notice) -> dict[tuple[str, str], Delivery]:
+def deliveries(world: World, notice: NoticeRow) -> dict[tuple[str, str], Delivery]:
     found = notice_reads.deliveries(world.store.queries(), notice.id)
     return {(each.sink, each.says): each for each in found}
 

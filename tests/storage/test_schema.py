@@ -24,10 +24,10 @@ TABLE_OF: dict[type[Record], str] = {
     model.Reservation: "reservations",
     model.Mutation: "mutations",
     model.Approval: "approvals",
-    model.Grant: "grants",
+    model.StoredGrant: "grants",
     model.Item: "items",
     model.MaintenanceTask: "maintenance_tasks",
-    model.Notice: "notices",
+    model.NoticeRow: "notices",
     model.Delivery: "deliveries",
     model.JournalEntry: "journal",
 }

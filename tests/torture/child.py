@@ -18,7 +18,7 @@ from msgspec.structs import replace
 import keep_actors
 from keep_actors import Backoff, DeployRefused, Grant, Keep, Policy
 from keep_actors.api.escalation import Escalation
-from keep_actors.api.verdicts import Verdict
+from keep_actors.api.verdicts import PersonVerdict
 from keep_actors.notices import Webhook
 from keep_storage.errors import Reason, Rejected
 from tests.torture.audit import Audit
@@ -91,7 +91,7 @@ class World:
     async def _say(self, question: Escalation) -> None:
         label: str = msgspec.json.decode(question.params)["event"]
         happened = label in {done for done, _ in self._outside.effects()}
-        verdict: Verdict = "happened" if happened else "did_not_happen"
+        verdict: PersonVerdict = "happened" if happened else "did_not_happen"
         result = label if happened else None
         try:
             await self._keep.resolve(question.mutation_id, verdict, by="ann", result=result, version=question.version)

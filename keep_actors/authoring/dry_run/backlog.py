@@ -21,7 +21,7 @@ EVENTS_MAX: Final = 10_000
 BYTES_MAX: Final = 64 * 1024 * 1024
 
 
-Look: TypeAlias = Callable[[str, Sequence[str]], Awaitable[list[Event]]]
+ReadFinished: TypeAlias = Callable[[str, Sequence[str]], Awaitable[list[Event]]]
 """The events of a topic with these message ids that are not pending any more."""
 
 
@@ -51,7 +51,7 @@ def _pending(q: Queries, workflow_id: str, topic: str) -> Pending:
 
 
 def finished(q: Queries, workflow_id: str, topic: str, message_ids: Sequence[str]) -> list[Event]:
-    """What `Look` asks a file for. One that is pending there and was not loaded is of another moment."""
+    """What `ReadFinished` asks a file for. One that is pending there and was not loaded is of another moment."""
     found = (reads.event(q, workflow_id, topic, each) for each in message_ids)
     return [event for event in found if event is not None and event.status is not EventStatus.PENDING]
 
@@ -59,7 +59,7 @@ def finished(q: Queries, workflow_id: str, topic: str, message_ids: Sequence[str
 class Backlog:
     """What is still pending. `reserve` takes events out of it, as a run would."""
 
-    def __init__(self, found: Mapping[str, Pending], look: Look) -> None:
+    def __init__(self, found: Mapping[str, Pending], look: ReadFinished) -> None:
         self._left = {topic: {each.message_id: each for each in pending.events} for topic, pending in found.items()}
         self._taken: dict[str, dict[str, Event]] = {}
         self._found = found

@@ -6,13 +6,13 @@ import msgspec
 
 from keep_actors.authoring.dry_run.report import EventRef, Rehearsal, Simulated, WantedCall
 
-Kind: TypeAlias = Literal["same", "changed", "only old", "only new"]
+DifferenceKind: TypeAlias = Literal["same", "changed", "only old", "only new"]
 
 
 class Difference(msgspec.Struct, frozen=True):
     """What two scripts would call for the same events."""
 
-    kind: Kind
+    kind: DifferenceKind
     handler: str
     events: list[EventRef]
     old: WantedCall | None
@@ -39,7 +39,7 @@ def _by_events(rehearsal: Rehearsal) -> dict[frozenset[tuple[str, str]], Simulat
     return {frozenset((event.topic, event.message_id) for event in run.events): run for run in runs}
 
 
-def _kind(old: WantedCall | None, new: WantedCall | None) -> Kind:
+def _kind(old: WantedCall | None, new: WantedCall | None) -> DifferenceKind:
     if old is None:
         return "only new"
     if new is None:

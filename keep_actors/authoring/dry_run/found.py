@@ -10,20 +10,20 @@ from keep_actors.authoring.admission import version_number
 from keep_actors.authoring.dry_run import backlog
 from keep_actors.authoring.dry_run.backlog import Pending
 from keep_actors.authoring.dry_run.report import DryRunRefused
-from keep_actors.host.script import Declared, Script
+from keep_actors.host.script import Script, StoredDeclaration
 from keep_actors.kernel import WorkerThread
 from keep_actors.permissions import day_of
 from keep_storage import reads
 from keep_storage.errors import Rejected
 from keep_storage.ids import Millis
-from keep_storage.model import Grant as StoredGrant
 from keep_storage.model import Json, ScriptVersion, Workflow
+from keep_storage.model import StoredGrant as StoredGrant
 from keep_storage.transaction import Queries, Reader
 
 T = TypeVar("T")
 
 
-class Found(msgspec.Struct, frozen=True):
+class DryRunFacts(msgspec.Struct, frozen=True):
     """All that a dry run needs of a file."""
 
     workflow: Workflow
@@ -47,16 +47,16 @@ async def read(reader: Reader, function: Callable[[Queries], T]) -> T:
     return await WorkerThread().run(inside)
 
 
-class Wanted(msgspec.Struct, frozen=True):
+class WantedScript(msgspec.Struct, frozen=True):
     """The script, and whose it is to be, as for a deployment."""
 
     source: str
-    declared: Declared
+    declared: StoredDeclaration
     workflow: str | None
     author: str
 
 
-def find(q: Queries, wanted: Wanted, against: str | None, at: Millis) -> Found:
+def find(q: Queries, wanted: WantedScript, against: str | None, at: Millis) -> DryRunFacts:
     """What there is for the workflow that is meant. Raises `DryRunRefused` or `DeployRefused`."""
     declaration = wanted.declared.declaration
     named = wanted.workflow or declaration.name or ""
@@ -79,7 +79,7 @@ def find(q: Queries, wanted: Wanted, against: str | None, at: Millis) -> Found:
     permissions_known = {grant.permission for each in grants.values() for grant in each}
     consumers = [*declaration.consumers.values(), *(Script.of(old).declaration.consumers.values() if old else ())]
     topics = dict.fromkeys(topic for consumer in consumers for topic in consumer.subscribe)
-    return Found(
+    return DryRunFacts(
         workflow=workflow,
         major=major,
         against=old,

@@ -16,24 +16,24 @@ import msgspec
 
 from keep_actors import permissions
 from keep_actors.authoring import admission
-from keep_actors.authoring.dry_run.backlog import Backlog, Look, finished
-from keep_actors.authoring.dry_run.found import Found, Wanted, find, read
+from keep_actors.authoring.dry_run.backlog import Backlog, ReadFinished, finished
+from keep_actors.authoring.dry_run.found import DryRunFacts, WantedScript, find, read
 from keep_actors.authoring.dry_run.report import (
     Arrival,
     DryRunRefused,
-    Failed,
+    GrantVerdict,
     Published,
     Rehearsal,
+    RehearsalFailure,
     Report,
-    Rest,
+    RestReason,
     Simulated,
     Unfinished,
-    Verdict,
     WantedCall,
 )
 from keep_actors.connectors import Catalog, Connector
-from keep_actors.host.host import Doors
-from keep_actors.host.run_slots import Turnstile
+from keep_actors.host.host import Services
+from keep_actors.host.run_slots import RunSlots
 from keep_actors.host.script import Script
 from keep_actors.kernel import VirtualTime, WallTime
 from keep_actors.permissions import Envelope, Grant
@@ -42,17 +42,17 @@ from keep_actors.run.context import CannotGoOn, RunContext
 from keep_actors.run.evaluation import Evaluation
 from keep_actors.run.external_calls import counted
 from keep_actors.run.failures import Failure
-from keep_actors.run.gate import Stage
+from keep_actors.run.gate import ScriptPhase
 from keep_actors.run.record import Record, Writes
 from keep_actors.sandbox_pool import SandboxPool
 from keep_actors.sandbox_pool.limits import limits_for
 from keep_actors.sandbox_pool.pool import PoolMode
-from keep_sandbox import Mutation as Issued
+from keep_sandbox import IssuedMutation as Issued
 from keep_storage import reads
 from keep_storage.errors import Reason, Rejected
 from keep_storage.ids import Millis
 from keep_storage.model import Event, EventStatus, FailureClass, HandlerKind
-from keep_storage.model import Grant as StoredGrant
+from keep_storage.model import StoredGrant as StoredGrant
 from keep_storage.operations import Publish, UseGrant
 from keep_storage.sqlite import open_reader
 from keep_storage.transaction import Queries, Reader
@@ -98,7 +98,7 @@ async def dry_run(
         inspection = await pool.inspect(source, looking.kinds())
         policy = policy or Policy()
         declared = admission.checked(inspection, looking.kinds(), "UTC", policy, at)
-        wanted = Wanted(source, declared, workflow, author)
+        wanted = WantedScript(source, declared, workflow, author)
         found = await read(reader, partial(find, wanted=wanted, against=against, at=at))
         given = [permissions.as_grant(each) for each in grants]
         permissions.check_known(given, looking)
@@ -108,12 +108,12 @@ async def dry_run(
             return await read(reader, asked)
 
         def stage(script: Script, version: str, major: int) -> "_Stage":
-            doors = Doors(
+            doors = Services(
                 time=VirtualTime(at),
                 rng=random.Random(seed),  # noqa: S311  # seeds of scripts, no secrets
                 pool=pool,
                 catalog=looking,
-                turnstile=Turnstile(1),
+                turnstile=RunSlots(1),
                 policy=policy,
                 policies={},
             )
@@ -162,13 +162,13 @@ class _Stage:
 
     def __init__(
         self,
-        doors: Doors,
-        found: Found,
+        doors: Services,
+        found: DryRunFacts,
         script: Script,
         version: str,
         envelope: Envelope,
         paper: _Paper,
-        look: Look,
+        look: ReadFinished,
     ) -> None:
         self.doors = doors
         self.found = found
@@ -197,7 +197,7 @@ async def _consume(limit: int, stage: _Stage) -> Rehearsal:
     runs: list[Simulated] = []
     ends: list[Unfinished] = []
     for handler, consumer in stage.script.declaration.consumers.items():
-        rest: Rest | None = None
+        rest: RestReason | None = None
         while rest is None:
             if stage.backlog.count(consumer.subscribe) == 0:
                 rest = "nothing"
@@ -227,13 +227,13 @@ async def _simulated(stage: _Stage, handler: str) -> Simulated:
     except CannotGoOn as error:
         shown = msgspec.structs.replace(shown, failure=_failed(error.failure))
     except Rejected as error:
-        shown = msgspec.structs.replace(shown, failure=Failed(FailureClass.PERMISSION, f"{handler}: {error}"))
+        shown = msgspec.structs.replace(shown, failure=RehearsalFailure(FailureClass.PERMISSION, f"{handler}: {error}"))
     return msgspec.structs.replace(shown, logs=list(context.logs))
 
 
 async def _wanted(context: RunContext, evaluation: Evaluation, issued: Issued) -> WantedCall:
     """The call, and what the grants would make of it. A mistake in its parameters is a failure of the run."""
-    verdict: Verdict = "allowed"
+    verdict: GrantVerdict = "allowed"
     why = ""
     try:
         wanted, _ = evaluation.wanted(issued)
@@ -263,11 +263,11 @@ async def _produce(reader: Reader, producer: str, stage: _Stage) -> Rehearsal:
         async with stage.doors.turnstile.turn():
             evaluation.check_connectors()
             address, last = f"producers.{producer}", stage.found.states.get(producer)
-            state = await evaluation.by_the_clock(Stage.PRODUCER, address, last)
+            state = await evaluation.by_the_clock(ScriptPhase.PRODUCER, address, last)
     except CannotGoOn as error:
         failure = _failed(error.failure)
     except Rejected as error:
-        failure = Failed(FailureClass.PERMISSION, f"{producer}: {error}")
+        failure = RehearsalFailure(FailureClass.PERMISSION, f"{producer}: {error}")
     published = [] if failure else context.publishes
     shown = await read(reader, partial(_arrivals, workflow_id=stage.found.workflow.id, published=published))
     kept = None if state is None else msgspec.Raw(state.encode())
@@ -287,5 +287,5 @@ def _arrivals(q: Queries, workflow_id: str, published: list[Publish]) -> list[Pu
     return found
 
 
-def _failed(failure: Failure) -> Failed:
-    return Failed(failure.cls, failure.message, failure.place)
+def _failed(failure: Failure) -> RehearsalFailure:
+    return RehearsalFailure(failure.cls, failure.message, failure.place)

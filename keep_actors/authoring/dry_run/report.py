@@ -6,13 +6,13 @@ import msgspec
 
 from keep_storage.model import FailureClass
 
-Verdict: TypeAlias = Literal["allowed", "asked", "refused"]
+GrantVerdict: TypeAlias = Literal["allowed", "asked", "refused"]
 """Under the grants of today: made at once, held until a person approves it, or stopped before it is sent."""
 
 Arrival: TypeAlias = Literal["new", "replaces", "known"]
 """A publish makes an event, changes one that is still pending, or finds one that a run has taken: then nothing."""
 
-Rest: TypeAlias = Literal["nothing", "sleeps", "failed", "limit"]
+RestReason: TypeAlias = Literal["nothing", "sleeps", "failed", "limit"]
 """Why a consumer has no further run: nothing is pending, it reserved nothing, it failed, or enough was shown."""
 
 
@@ -35,14 +35,14 @@ class WantedCall(msgspec.Struct, frozen=True):
     """`sheets.appendRow`."""
     params: msgspec.Raw
     """As the script passed them."""
-    verdict: Verdict
+    verdict: GrantVerdict
     why: str = ""
     """Why it would be refused."""
     names: list[str] = []
     """The parameters of the method, in the order of its signature."""
 
 
-class Failed(msgspec.Struct, frozen=True):
+class RehearsalFailure(msgspec.Struct, frozen=True):
     """Why a run would stop."""
 
     cls: FailureClass
@@ -61,7 +61,7 @@ class Simulated(msgspec.Struct, frozen=True, kw_only=True):
     """Its own words for what it is about to do."""
     wants: WantedCall | None = None
     """None: nothing would be called."""
-    failure: Failed | None = None
+    failure: RehearsalFailure | None = None
     wake_at: int | None = None
     logs: list[str] = []
 
@@ -80,7 +80,7 @@ class Unfinished(msgspec.Struct, frozen=True):
     """A consumer after its last simulated run."""
 
     handler: str
-    rest: Rest
+    rest: RestReason
     pending: int
     """Events that are left in its topics."""
     is_more: bool = False
@@ -95,7 +95,7 @@ class Rehearsal(msgspec.Struct, frozen=True, kw_only=True):
     runs: list[Simulated] = []
     ends: list[Unfinished] = []
     published: list[Published] = []
-    failure: Failed | None = None
+    failure: RehearsalFailure | None = None
     """Why the producer would stop, if one was asked for."""
     state: msgspec.Raw | None = None
     """What the producer would keep."""

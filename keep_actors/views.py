@@ -1,0 +1,5 @@
+"""Public: inputs, outputs, questions and explanations as `Keep` returns them."""
+
+from keep_actors.api.views import ApprovalQuestion, Attention, BlastRadius, Explanation, Input, Output, Proposed
+
+__all__ = ["ApprovalQuestion", "Attention", "BlastRadius", "Explanation", "Input", "Output", "Proposed"]
