@@ -25,13 +25,13 @@ from keep_actors.connectors.errors import (
 )
 from keep_actors.connectors.method import Method
 from keep_actors.connectors.outcomes import (
+    Answer,
     Applied,
     CallOutcome,
     DidNotHappen,
     Failed,
     Happened,
     NotApplied,
-    ReadAnswer,
     ReadOutcome,
     Retry,
     Unknown,
@@ -39,7 +39,11 @@ from keep_actors.connectors.outcomes import (
 )
 from keep_actors.connectors.params import Params
 
+MutationOutcome = CallOutcome
+"""The earlier name of `CallOutcome`, which the storage uses for another thing."""
+
 __all__ = [
+    "Answer",
     "Applied",
     "AuthRequired",
     "CallOutcome",
@@ -56,12 +60,12 @@ __all__ = [
     "InvalidCall",
     "Method",
     "MutationCall",
+    "MutationOutcome",
     "NotApplied",
     "Params",
     "ParamsError",
     "PermissionDenied",
     "PreconditionFailed",
-    "ReadAnswer",
     "ReadCall",
     "ReadOutcome",
     "Retry",

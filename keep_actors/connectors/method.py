@@ -17,13 +17,13 @@ from keep_actors.connectors.declaration import Reconciler, Similarity
 from keep_actors.connectors.definition import Definition, is_web_address
 from keep_actors.connectors.errors import ConnectorError, ParamsError, Uncertain
 from keep_actors.connectors.outcomes import (
+    Answer,
     Applied,
     CallOutcome,
     DidNotHappen,
     Failed,
     Happened,
     NotApplied,
-    ReadAnswer,
     ReadOutcome,
     Retry,
     TooEarly,
@@ -59,7 +59,7 @@ class Method(Definition):
         assert self.kind == "read", f"{self.full_name} is a mutation: it has to be in the ledger first"
         match await carry_out(self._work(params, call), timeout_ms):
             case Returned(value=json_text):
-                return ReadAnswer(json_text)
+                return Answer(json_text)
             case TimedOut():
                 return Failed(FailureClass.TRANSIENT, _late(timeout_ms))
             case Raised(error=ConnectorError() as error):

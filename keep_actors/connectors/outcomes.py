@@ -7,7 +7,7 @@ import msgspec
 from keep_storage.model import FailureClass, Json
 
 
-class ReadAnswer(msgspec.Struct, frozen=True):
+class Answer(msgspec.Struct, frozen=True):
     """The read succeeded."""
 
     json_text: Json
@@ -21,7 +21,7 @@ class Failed(msgspec.Struct, frozen=True):
     retry_after_ms: int | None = None
 
 
-ReadOutcome: TypeAlias = ReadAnswer | Failed
+ReadOutcome: TypeAlias = Answer | Failed
 
 
 class Happened(msgspec.Struct, frozen=True):

@@ -8,6 +8,7 @@ from collections.abc import Awaitable
 from typing import Any, TypeVar, assert_never
 
 from keep_actors.connectors import (
+    Answer,
     CallOutcome,
     DidNotHappen,
     Failed,
@@ -16,7 +17,6 @@ from keep_actors.connectors import (
     MutationCall,
     Params,
     ParamsError,
-    ReadAnswer,
     ReadOutcome,
     Unknown,
 )
@@ -174,7 +174,7 @@ async def watched(host: Services, method: Method, workflow_id: str, answer: Awai
 def _said(outcome: ReadOutcome | CallOutcome) -> tuple[str, str]:
     """How it ended, and the class of failure, in the words of the telemetry."""
     match outcome:
-        case ReadAnswer():
+        case Answer():
             return "answered", ""
         case Failed():
             return "failed", outcome.cls

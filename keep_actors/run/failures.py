@@ -17,12 +17,12 @@ from keep_sandbox.outcomes import (
     Deadlock,
     EngineCrash,
     InvalidValue,
-    InvocationRefused,
     IssuedMutation,
     JailViolation,
     MemoryLimit,
     Place,
     ProtocolViolation,
+    Refused,
     ScriptError,
     SizeLimit,
     StackLimit,
@@ -128,7 +128,7 @@ def of_outcome(outcome: Terminal, handler: str) -> Failure:  # noqa: C901  # one
             return Failure(FailureClass.INTERNAL, f"{handler}: its worker tried what the jail forbids; see the log")
         case ProtocolViolation():
             return Failure(FailureClass.INTERNAL, f"{handler}: its worker broke the protocol: {outcome.message}")
-        case InvocationRefused() | Value() | IssuedMutation():
+        case Refused() | Value() | IssuedMutation():
             raise AssertionError("the host knows why it refused, and the other two are no failures")
         case _:
             assert_never(outcome)

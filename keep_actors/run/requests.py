@@ -19,7 +19,7 @@ from keep_actors.run.results import is_message_id, is_title
 from keep_sandbox import Request
 from keep_sandbox.limits import DEFAULT_LIMITS
 from keep_sandbox.names import shown
-from keep_sandbox.outcomes import RequestKind
+from keep_sandbox.outcomes import Kind
 from keep_storage.ids import Millis
 from keep_storage.model import (
     MESSAGE_ID_CHARS_MAX,
@@ -76,26 +76,26 @@ class Requests:
         stage = ScriptPhase.ITEM if items is not None and items.is_open else stage
         self._context.keep_request(request.name, request.params)
         match request.kind:
-            case RequestKind.PEEK:
+            case Kind.PEEK:
                 self._admit(stage, Ask.PEEK, request.name)
                 return await self._peek(self._params(request, _Peek))
-            case RequestKind.GET_BY_IDS:
+            case Kind.GET_BY_IDS:
                 self._admit(stage, Ask.GET_BY_IDS, request.name)
                 return await self._get_by_ids(self._params(request, _GetByIds))
-            case RequestKind.PUBLISH:
+            case Kind.PUBLISH:
                 self._admit(stage, Ask.PUBLISH, request.name)
                 return self._publish(self._params(request, _PublishParams), self._published(items))
-            case RequestKind.READ:
+            case Kind.READ:
                 method = self.method(request.name)
                 self._admit(stage, Ask.READ_BY_ID if method.by_id else Ask.READ, request.name)
                 return await self._read(method, request.params)
-            case RequestKind.MUTATION:
+            case Kind.MUTATION:
                 self._admit(stage, Ask.MUTATION, request.name)
                 return await self._there(items, request).mutate(self.method(request.name), request.params)
-            case RequestKind.ITEM_OPEN:
+            case Kind.ITEM_OPEN:
                 self._admit(stage, Ask.ITEM, request.name)
                 return await self._there(items, request).open(self._params(request, ItemParams))
-            case RequestKind.ITEM_CLOSE:
+            case Kind.ITEM_CLOSE:
                 return self._there(items, request).close(self._params(request, ItemParams))
 
     def method(self, full_name: str) -> Method:

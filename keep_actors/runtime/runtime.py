@@ -44,7 +44,7 @@ from keep_actors.sandbox_pool import SandboxPool
 from keep_actors.sandbox_pool.limits import limits_for
 from keep_actors.sandbox_pool.policy import PoolPolicy
 from keep_actors.sandbox_pool.pool import PoolMode
-from keep_actors.telemetry import WantedTelemetry, chosen
+from keep_actors.telemetry import Wanted, chosen
 from keep_actors.telemetry.news import tell
 from keep_actors.workflow.actor import WorkflowActor, recovery
 from keep_actors.workflow.messages import Message, Tick
@@ -82,7 +82,7 @@ async def open(  # noqa: A001  # `keep_actors.open(...)` is how it is called
     pool_policy: PoolPolicy | None = None,
     runs_max: int = 64,
     restart: RestartPolicy | None = None,
-    telemetry: WantedTelemetry = None,
+    telemetry: Wanted = None,
     control: bool | str | os.PathLike[str] = False,
     file_mode: int = 0o600,
     shutdown_grace_ms: Millis = 10_000,

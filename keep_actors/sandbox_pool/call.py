@@ -15,9 +15,9 @@ from keep_sandbox.invocation import Capabilities, Invocation
 from keep_sandbox.json_text import UnfitText, check_json
 from keep_sandbox.limits import Limits
 from keep_sandbox.outcomes import (
-    InvocationOutcome,
-    InvocationRefused,
+    Outcome,
     ProtocolViolation,
+    Refused,
     Request,
     Terminal,
     WorkerLost,
@@ -52,7 +52,7 @@ class Call(Protocol):
         """How it ended, once it has."""
         ...
 
-    async def next(self) -> InvocationOutcome:
+    async def next(self) -> Outcome:
         """The next request, or the end."""
         ...
 
@@ -60,7 +60,7 @@ class Call(Protocol):
         """Give a request its answer, as JSON text. Raises `ValueError` when that is none, or too large."""
         ...
 
-    async def refuse(self, reason: str) -> InvocationRefused:
+    async def refuse(self, reason: str) -> Refused:
         """End the invocation because of a request. The script cannot catch it and does nothing more."""
         ...
 
@@ -106,7 +106,7 @@ class JailedCall:
             data = encode(Inspect(call, source, methods))  # type: ignore[arg-type]  # checked where it was given
         await self._send(data)
 
-    async def next(self) -> InvocationOutcome:
+    async def next(self) -> Outcome:
         """The next request, or the end."""
         assert self._terminal is None, "the invocation has ended"
         while True:
@@ -122,10 +122,10 @@ class JailedCall:
         if self._conversation.answered(request_id):
             await self._send(encode(AnswerFrame(self.worker.calls, request_id, value)))
 
-    async def refuse(self, reason: str) -> InvocationRefused:
+    async def refuse(self, reason: str) -> Refused:
         """End the invocation because of a request."""
         assert self._terminal is None, "the invocation has ended"
-        refused = InvocationRefused(reason=reason)
+        refused = Refused(reason=reason)
         # First: whatever the worker says from here on, and even if it does not take the word, it is over.
         self._end(refused)
         await self._send(encode(Abort(self.worker.calls)))
@@ -137,7 +137,7 @@ class JailedCall:
         capabilities = self._work.capabilities if isinstance(self._work, Invocation) else Capabilities()
         return Conversation(self.worker.calls, capabilities, self._limits)
 
-    async def _receive(self) -> InvocationOutcome | None:
+    async def _receive(self) -> Outcome | None:
         link = self.worker.link
         if self._wall_left_s <= 0:
             return await self._killed(wall=True)
@@ -160,7 +160,7 @@ class JailedCall:
             self.zygote.kill(self.worker)
             return ProtocolViolation(message=str(error))
 
-    async def _lost(self) -> InvocationOutcome | None:
+    async def _lost(self) -> Outcome | None:
         outcome = await self._killed(wall=False)
         if isinstance(outcome, WorkerLost) and not self._heard and self._replace is not None:
             # It died before it said a word: nothing of the script was seen, so another worker may do it.
@@ -216,7 +216,7 @@ class ThreadCall:
         """How it ended, once it has."""
         return self._terminal
 
-    async def next(self) -> InvocationOutcome:
+    async def next(self) -> Outcome:
         """The next request, or the end."""
         outcome = await self._run_sync(self._call.next)
         if not isinstance(outcome, Request):
@@ -228,7 +228,7 @@ class ThreadCall:
         _check_answer(value, self._limits)
         await self._run_sync(lambda: self._call.answer(request_id, value))
 
-    async def refuse(self, reason: str) -> InvocationRefused:
+    async def refuse(self, reason: str) -> Refused:
         """End the invocation because of a request."""
         refused = self._call.refuse(reason)
         self._terminal = refused

@@ -30,11 +30,11 @@ from keep_sandbox.outcomes import (
     Deadlock,
     EngineCrash,
     InvalidValue,
-    InvocationOutcome,
-    InvocationRefused,
     IssuedMutation,
     JailViolation,
+    Outcome,
     ProtocolViolation,
+    Refused,
     ScriptError,
     Value,
     WorkerLost,
@@ -48,7 +48,7 @@ T = TypeVar("T")
 logger = logging.getLogger(__name__)
 
 # After these a worker is as good as before. After any other end it is not used again.
-_HARMLESS = (Value, IssuedMutation, ScriptError, InvalidValue, Deadlock, InvocationRefused)
+_HARMLESS = (Value, IssuedMutation, ScriptError, InvalidValue, Deadlock, Refused)
 _FAILED_STARTS_MAX = 5
 _ALERTS = (EngineCrash, JailViolation, ProtocolViolation)
 
@@ -389,7 +389,7 @@ async def _in_a_thread(function: Callable[[], T], /) -> T:
     return await anyio.to_thread.run_sync(function)
 
 
-def _inspection(outcome: InvocationOutcome) -> Inspection:
+def _inspection(outcome: Outcome) -> Inspection:
     """What a worker's word about a script is worth: its type, or a problem."""
     if isinstance(outcome, Value):
         if (inspection := believed(outcome.value)) is not None:

@@ -12,10 +12,10 @@ from keep_actors.telemetry.protocol import NO_TELEMETRY, AttributeValue, NoTelem
 
 log = logging.getLogger("keep_actors.telemetry")
 
-WantedTelemetry: TypeAlias = Telemetry | list[Telemetry] | tuple[Telemetry, ...] | Literal["auto"] | None
+Wanted: TypeAlias = Telemetry | list[Telemetry] | tuple[Telemetry, ...] | Literal["auto"] | None
 
 
-def chosen(wanted: WantedTelemetry) -> Telemetry:
+def chosen(wanted: Wanted) -> Telemetry:
     """`"auto"` is OpenTelemetry if it is installed, and nothing if not."""
     parts: list[Telemetry] = []
     match wanted:

@@ -11,6 +11,7 @@ import anyio
 import msgspec
 
 from keep_actors.connectors import (
+    Answer,
     Applied,
     Catalog,
     Connector,
@@ -22,7 +23,6 @@ from keep_actors.connectors import (
     NotApplied,
     Params,
     ParamsError,
-    ReadAnswer,
     ReadCall,
     Retry,
     Verdict,
@@ -141,20 +141,20 @@ class _Suite:
                     self._find(Check.SURPRISE, method, first.message)
                 case Failed():
                     self._find(Check.EXAMPLE_FAILS, method, first.message)
-                case ReadAnswer() if len(first.json_text) > DEFAULT_LIMITS.value_bytes:
+                case Answer() if len(first.json_text) > DEFAULT_LIMITS.value_bytes:
                     self._find(Check.RESULT_TOO_LARGE, method, f"{len(first.json_text):,} bytes")
-                case ReadAnswer() if name not in moving and first != second:
+                case Answer() if name not in moving and first != second:
                     self._find(Check.READ_CHANGES, method, f"first {_cut(first)}, then {_cut(second)}")
                 case _:
                     self._made(method, "it answers, and answers the same again" if name not in moving else "it answers")
 
-    async def _read(self, method: Method, params: Params) -> ReadAnswer | Failed | None:
+    async def _read(self, method: Method, params: Params) -> Answer | Failed | None:
         call = ReadCall(workflow_id="wf_suite", run_id="run_suite")
         with self._no_exit(method):
             return await method.read(params, call, self._timeout_ms)
         return None
 
-    async def _seen(self, reads: Mapping[str, Params]) -> dict[str, ReadAnswer | Failed | None]:
+    async def _seen(self, reads: Mapping[str, Params]) -> dict[str, Answer | Failed | None]:
         """What the reads say now."""
         return {name: await self._read(self._methods[name], params) for name, params in reads.items()}
 

@@ -10,7 +10,7 @@ from typing import Final, assert_never
 from keep_sandbox.invocation import Capabilities
 from keep_sandbox.json_text import UnfitText, check_json
 from keep_sandbox.limits import SCRIPT_LINES_MAX, Limits
-from keep_sandbox.outcomes import InvocationEnd, InvocationOutcome, IssuedMutation, Place, Request, RequestKind, Value
+from keep_sandbox.outcomes import InvocationEnd, IssuedMutation, Kind, Outcome, Place, Request, Value
 from keep_sandbox.protocol import EndedFrame, FromWorker, Idle, Logged, Ready, RequestFrame
 
 ERROR_TEXTS_MAX: Final = 5
@@ -44,7 +44,7 @@ class Conversation:
         """Whether the script may be waiting for the host, so that the guest's clock stands still."""
         return bool(self._unanswered)
 
-    def receive(self, frame: FromWorker) -> InvocationOutcome | None:
+    def receive(self, frame: FromWorker) -> Outcome | None:
         """What a frame means; None for a log line, which is kept. Raises `Violation`."""
         if self._is_over:
             raise Violation("a frame after the end")
@@ -99,7 +99,7 @@ class Conversation:
         if place is not None and not (0 <= place.line <= SCRIPT_LINES_MAX and 0 <= place.column < 2**31):
             raise Violation("a place that no script has")
 
-    def _asked(self, frame: RequestFrame) -> InvocationOutcome:
+    def _asked(self, frame: RequestFrame) -> Outcome:
         if frame.id != self._last_id + 1:
             raise Violation(f"request {frame.id} after request {self._last_id}")
         if frame.id > self._limits.host_calls:
@@ -108,7 +108,7 @@ class Conversation:
             raise Violation(f"a request that was not offered: {frame.kind} {frame.name[:80]!r}")
         self._check_value(frame.params)
         self._last_id = frame.id
-        if frame.kind is RequestKind.MUTATION and self._terminal_mutations:
+        if frame.kind is Kind.MUTATION and self._terminal_mutations:
             self._is_over = True
             return IssuedMutation(id=frame.id, name=frame.name, params=frame.params)
         self._unanswered.add(frame.id)
@@ -120,19 +120,19 @@ class Conversation:
         self.logs.append(frame.line)
 
 
-def allowed_requests(capabilities: Capabilities) -> set[tuple[RequestKind, str]]:
+def allowed_requests(capabilities: Capabilities) -> set[tuple[Kind, str]]:
     """Every request that these capabilities offer, as kind and name."""
-    allowed: set[tuple[RequestKind, str]] = set()
+    allowed: set[tuple[Kind, str]] = set()
     for kind, name, offered in (
-        (RequestKind.PEEK, "peek", capabilities.peek),
-        (RequestKind.GET_BY_IDS, "getByIds", capabilities.get_by_ids),
-        (RequestKind.PUBLISH, "publish", capabilities.publish),
-        (RequestKind.ITEM_OPEN, "withItem", capabilities.with_item),
-        (RequestKind.ITEM_CLOSE, "withItem", capabilities.with_item),
+        (Kind.PEEK, "peek", capabilities.peek),
+        (Kind.GET_BY_IDS, "getByIds", capabilities.get_by_ids),
+        (Kind.PUBLISH, "publish", capabilities.publish),
+        (Kind.ITEM_OPEN, "withItem", capabilities.with_item),
+        (Kind.ITEM_CLOSE, "withItem", capabilities.with_item),
     ):
         if offered:
             allowed.add((kind, name))
     for namespace, methods in capabilities.connectors.items():
         for method, method_kind in methods.items():
-            allowed.add((RequestKind(method_kind), f"{namespace}.{method}"))
+            allowed.add((Kind(method_kind), f"{namespace}.{method}"))
     return allowed

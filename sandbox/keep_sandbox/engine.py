@@ -22,9 +22,9 @@ from keep_sandbox.outcomes import (
     Deadlock,
     InvalidValue,
     InvocationEnd,
+    Kind,
     MemoryLimit,
     Place,
-    RequestKind,
     ScriptError,
     SizeLimit,
     StackLimit,
@@ -71,7 +71,7 @@ def _version(distribution: str) -> str | None:
 class LogSink(Protocol):
     """Where a guest's words go. It must not raise: it is called from inside the engine."""
 
-    def request(self, request_id: int, kind: RequestKind, name: str, params: str, /) -> None:
+    def request(self, request_id: int, kind: Kind, name: str, params: str, /) -> None:
         """The script asks for something."""
 
     def log(self, line: str, /) -> None:
@@ -236,7 +236,7 @@ class Guest:
             return self._stop()
         match what, arguments:
             case "request", (int(request_id), str(kind), str(name), str(params)):
-                return self._request(request_id, RequestKind(kind), name, params)
+                return self._request(request_id, Kind(kind), name, params)
             case "log", (str(line),):
                 self._log(json.loads(line))
             case "done", (str(value), bool(is_given)):
@@ -247,7 +247,7 @@ class Guest:
                 raise AssertionError("the prelude says nothing else")
         return False
 
-    def _request(self, request_id: int, kind: RequestKind, name: str, params: str) -> bool:
+    def _request(self, request_id: int, kind: Kind, name: str, params: str) -> bool:
         assert self._sink is not None, "a guest speaks after it was given a sink"
         self._calls += 1
         if self._calls > self._limits.host_calls:
@@ -257,7 +257,7 @@ class Guest:
             self._end(self._too_large())
             return self._stop()
         self._sink.request(request_id, kind, name, params)
-        if kind is RequestKind.MUTATION and self._terminal_mutations:
+        if kind is Kind.MUTATION and self._terminal_mutations:
             self.ended = True
             return self._stop()
         self._asked.add(request_id)

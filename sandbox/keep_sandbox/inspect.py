@@ -25,7 +25,7 @@ from keep_sandbox.handlers import places_of_declaration
 from keep_sandbox.invocation import MethodKind
 from keep_sandbox.limits import TRUSTED_LIMITS, Limits
 from keep_sandbox.loading import load_problem
-from keep_sandbox.outcomes import InvocationEnd, Place, RequestKind, SizeLimit, Value
+from keep_sandbox.outcomes import InvocationEnd, Kind, Place, SizeLimit, Value
 from keep_sandbox.syntax import Node, Tree
 
 _USES_MAX = 1_000
@@ -40,7 +40,7 @@ class _Ending:
     def __init__(self) -> None:
         self.ending: InvocationEnd | None = None
 
-    def request(self, request_id: int, kind: RequestKind, name: str, params: str) -> None:
+    def request(self, request_id: int, kind: Kind, name: str, params: str) -> None:
         """Nothing was offered."""
 
     def log(self, line: str) -> None:

@@ -11,7 +11,7 @@ from typing import Literal, TypeAlias
 import msgspec
 
 
-class RequestKind(enum.StrEnum):
+class Kind(enum.StrEnum):
     """What a request asks the host for."""
 
     READ = "read"
@@ -38,7 +38,7 @@ class Request(_Outcome, frozen=True, kw_only=True):
     """The script asks the host for something and waits. Answer it or refuse it."""
 
     id: int
-    kind: RequestKind
+    kind: Kind
     name: str
     """`gmail.search`, or `peek`, `getByIds`, `publish`, `withItem`."""
     params: str
@@ -124,7 +124,7 @@ class Deadlock(_Outcome, frozen=True, kw_only=True):
     """The handler waits for something that can never happen: nothing is pending and it has not settled."""
 
 
-class InvocationRefused(_Outcome, frozen=True, kw_only=True):
+class Refused(_Outcome, frozen=True, kw_only=True):
     """The host refused a request. The script never learned of it."""
 
     reason: str
@@ -163,14 +163,14 @@ Terminal: TypeAlias = (
     | CallLimit
     | SizeLimit
     | Deadlock
-    | InvocationRefused
+    | Refused
     | EngineCrash
     | JailViolation
     | ProtocolViolation
     | WorkerLost
 )
 
-InvocationOutcome: TypeAlias = Request | Terminal
+Outcome: TypeAlias = Request | Terminal
 
 InvocationEnd: TypeAlias = (
     Value | ScriptError | InvalidValue | CpuLimit | MemoryLimit | StackLimit | CallLimit | SizeLimit | Deadlock

@@ -11,7 +11,7 @@ import msgspec
 
 from keep_sandbox.invocation import Invocation, MethodKind
 from keep_sandbox.limits import Limits
-from keep_sandbox.outcomes import InvocationEnd, RequestKind
+from keep_sandbox.outcomes import InvocationEnd, Kind
 
 HEADER_BYTES: Final = 4
 
@@ -73,7 +73,7 @@ class RequestFrame(_Frame, frozen=True):
 
     call: int
     id: int
-    kind: RequestKind
+    kind: Kind
     name: str
     params: str
 

@@ -11,11 +11,11 @@ from keep_sandbox.invocation import Invocation
 from keep_sandbox.limits import TRUSTED_LIMITS, Limits
 from keep_sandbox.outcomes import (
     InvocationEnd,
-    InvocationOutcome,
-    InvocationRefused,
     IssuedMutation,
+    Kind,
+    Outcome,
+    Refused,
     Request,
-    RequestKind,
 )
 
 
@@ -25,12 +25,12 @@ class TrustedCall:
     def __init__(self, invocation: Invocation, limits: Limits = TRUSTED_LIMITS) -> None:
         self.logs: list[str] = []
         self._invocation = invocation
-        self._outcomes: deque[InvocationOutcome] = deque()
+        self._outcomes: deque[Outcome] = deque()
         self._limits = limits
         # Made where the script runs: it takes longer than a caller on an event loop would want to wait.
         self._guest: Guest | None = None
 
-    def next(self) -> InvocationOutcome:
+    def next(self) -> Outcome:
         """What the script asks for next, or how it ended. Blocks while the script runs."""
         if self._guest is None:
             self._guest = Guest(self._limits)
@@ -46,18 +46,18 @@ class TrustedCall:
         assert self._guest is not None, "a request comes before its answer"
         self._guest.answer(request_id, value)
 
-    def refuse(self, reason: str) -> InvocationRefused:
+    def refuse(self, reason: str) -> Refused:
         """End the invocation. The script does not learn of it."""
         self._outcomes.clear()
         if self._guest is not None:
             self._guest.close()
-        return InvocationRefused(reason=reason)
+        return Refused(reason=reason)
 
     # The sink of the guest.
 
-    def request(self, request_id: int, kind: RequestKind, name: str, params: str) -> None:
+    def request(self, request_id: int, kind: Kind, name: str, params: str) -> None:
         """The script asks for something."""
-        if kind is RequestKind.MUTATION and self._invocation.capabilities.mutation_is_terminal:
+        if kind is Kind.MUTATION and self._invocation.capabilities.mutation_is_terminal:
             self._outcomes.append(IssuedMutation(id=request_id, name=name, params=params))
         else:
             self._outcomes.append(Request(id=request_id, kind=kind, name=name, params=params))

@@ -13,7 +13,7 @@ from keep_sandbox import jail
 from keep_sandbox.engine import Guest
 from keep_sandbox.inspect import inspect_with
 from keep_sandbox.limits import Limits
-from keep_sandbox.outcomes import EXIT_MEMORY, InvocationEnd, RequestKind
+from keep_sandbox.outcomes import EXIT_MEMORY, InvocationEnd, Kind
 from keep_sandbox.protocol import (
     Abort,
     AnswerFrame,
@@ -114,7 +114,7 @@ class _Worker:
 
     # The sink. Called from inside the engine, so nothing may raise here.
 
-    def request(self, request_id: int, kind: RequestKind, name: str, params: str) -> None:
+    def request(self, request_id: int, kind: Kind, name: str, params: str) -> None:
         """The script asks for something."""
         self._say(encode(RequestFrame(self._call, request_id, kind, name, params)))
 

@@ -7,11 +7,11 @@ import anyio.lowlevel
 import pytest
 
 from keep_actors.connectors import (
+    Answer,
     Applied,
     Failed,
     Happened,
     Method,
-    ReadAnswer,
     Retry,
     Transient,
     Unknown,
@@ -56,7 +56,7 @@ async def test_a_call_that_takes_too_long_is_given_up(step: Step) -> None:
 
 async def test_a_result_counts_even_when_it_comes_late() -> None:
     look, act = planned("look", finish_regardless), planned("act", finish_regardless)
-    assert await look.read(nothing(look), read_call(), 0) == ReadAnswer('{"rowId":"r1"}')
+    assert await look.read(nothing(look), read_call(), 0) == Answer('{"rowId":"r1"}')
     assert await act.mutate(nothing(act), mutation_call(), 0) == Happened('{"rowId":"r1"}')
 
 

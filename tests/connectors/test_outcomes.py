@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from keep_actors.connectors import (
+    Answer,
     Applied,
     AuthRequired,
     Catalog,
@@ -19,7 +20,6 @@ from keep_actors.connectors import (
     NotApplied,
     PermissionDenied,
     PreconditionFailed,
-    ReadAnswer,
     ReadOutcome,
     Retry,
     Transient,
@@ -91,7 +91,7 @@ GOOD = (Receipt("r1"), {"rowId": "r1"}, {"rowId": "r1", "secret": "left out"})
 async def test_a_result_that_fits_is_the_answer(value: object) -> None:
     text = '{"rowId":"r1"}'
     look, act = planned("look", returning(value)), planned("act", returning(value))
-    assert await look.read(nothing(look), read_call(), LONG) == ReadAnswer(text)
+    assert await look.read(nothing(look), read_call(), LONG) == Answer(text)
     assert await act.mutate(nothing(act), mutation_call(), LONG) == Happened(text)
     found = planned("act", returning(Applied(value)))
     assert await found.reconcile(mutation_call(), LONG) == Applied(text)

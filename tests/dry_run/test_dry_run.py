@@ -27,7 +27,7 @@ from keep_actors.run.requests import Requests
 from keep_actors.sandbox_pool import SandboxPool
 from keep_sandbox import Request
 from keep_sandbox.declaration import Declaration
-from keep_sandbox.outcomes import RequestKind
+from keep_sandbox.outcomes import Kind
 from keep_storage.model import Event, FailureClass, GrantPolicy, HandlerKind, Workflow, WorkflowStatus
 from keep_storage.model import StoredGrant as StoredGrant
 from tests.runtime.fakes import Fake
@@ -400,10 +400,8 @@ async def test_the_policy_is_asked_too(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("stage", ScriptPhase)
-@pytest.mark.parametrize("kind", [RequestKind.MUTATION, RequestKind.ITEM_OPEN, RequestKind.ITEM_CLOSE])
-async def test_no_request_reaches_a_mutation_even_if_a_worker_was_taken_over(
-    stage: ScriptPhase, kind: RequestKind
-) -> None:
+@pytest.mark.parametrize("kind", [Kind.MUTATION, Kind.ITEM_OPEN, Kind.ITEM_CLOSE])
+async def test_no_request_reaches_a_mutation_even_if_a_worker_was_taken_over(stage: ScriptPhase, kind: Kind) -> None:
     """A script cannot send these; a worker that obeys somebody else can. Every connector is real here."""
     fake = Fake()
     async with SandboxPool.open(mode="thread") as pool:
@@ -428,9 +426,7 @@ async def test_no_request_reaches_a_mutation_even_if_a_worker_was_taken_over(
             record=Record((), nothing_is_written, doors.time),
             topics=Backlog({}, nothing_is_looked_at),
         )
-        name, params = (
-            ("fake.add", '{"text":"x"}') if kind is RequestKind.MUTATION else ("withItem", '{"id":"i","title":"I"}')
-        )
+        name, params = ("fake.add", '{"text":"x"}') if kind is Kind.MUTATION else ("withItem", '{"id":"i","title":"I"}')
         with pytest.raises(CannotGoOn):
             await Requests(context).answer(stage, Request(id=1, kind=kind, name=name, params=params))
     assert fake.calls == []

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from keep_sandbox import Capabilities, IssuedMutation, Limits, Request, Value
 from keep_sandbox.conversation import Conversation, Violation
-from keep_sandbox.outcomes import CpuLimit, Place, RequestKind, ScriptError
+from keep_sandbox.outcomes import CpuLimit, Kind, Place, ScriptError
 from keep_sandbox.protocol import (
     BadFrame,
     EndedFrame,
@@ -44,7 +44,7 @@ frames: st.SearchStrategy[FromWorker] = st.one_of(
         RequestFrame,
         calls,
         st.integers(-1, 7),
-        st.sampled_from(RequestKind),
+        st.sampled_from(Kind),
         st.sampled_from([*OFFERED, "peek", "publish", "withItem"]) | texts,
         json_texts | texts,
     ),
@@ -77,7 +77,7 @@ def streams(draw: st.DrawFn) -> bytes:
     # What an honest worker says first: the rest is met inside a conversation, not before it.
     honest = draw(
         st.lists(
-            st.just(encode(Logged(1, "x"))) | st.just(encode(RequestFrame(1, 1, RequestKind.PEEK, "peek", "{}"))),
+            st.just(encode(Logged(1, "x"))) | st.just(encode(RequestFrame(1, 1, Kind.PEEK, "peek", "{}"))),
             max_size=2,
         )
     )

@@ -24,17 +24,17 @@ from keep_actors.testing.life import Here
 from keep_actors.testing.process import Process
 from keep_sandbox import (
     Invocation,
-    InvocationOutcome,
-    InvocationRefused,
     Limits,
+    Outcome,
     ProtocolViolation,
+    Refused,
     Request,
     Terminal,
     Value,
 )
 from keep_sandbox.conversation import Conversation, Violation
 from keep_sandbox.json_text import check_json
-from keep_sandbox.outcomes import RequestKind
+from keep_sandbox.outcomes import Kind
 from keep_sandbox.protocol import BadFrame, EndedFrame, FrameReader, FromWorker, RequestFrame, encode, from_worker
 from keep_storage import Store, invariants
 from tests.fuzz.json_texts import json_texts, object_of, scalars
@@ -67,7 +67,7 @@ class Shop(Connector):
 class Plan(msgspec.Struct, frozen=True):
     """What the worker says when a handler is invoked."""
 
-    asks: list[tuple[RequestKind, str, str]] = []
+    asks: list[tuple[Kind, str, str]] = []
     ends: str = "null"
     is_given: bool = True
 
@@ -98,7 +98,7 @@ class TakenOver:
     def logs(self) -> list[str]:
         return self._conversation.logs
 
-    async def next(self) -> InvocationOutcome:
+    async def next(self) -> Outcome:
         reader = FrameReader(from_worker, self._limits.frame_bytes)
         try:
             reader.feed(encode(self._says.popleft()))
@@ -116,8 +116,8 @@ class TakenOver:
         check_json(value, self._limits)
         assert self._conversation.answered(request_id)
 
-    async def refuse(self, reason: str) -> InvocationRefused:
-        self.terminal = InvocationRefused(reason=reason)
+    async def refuse(self, reason: str) -> Refused:
+        self.terminal = Refused(reason=reason)
         return self.terminal
 
 
@@ -200,22 +200,22 @@ def _members(**fields: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
 
 topic = _or_any('"in"')
 payload = _members(customer=_members(id=_or_any("1")), data=json_texts) | json_texts
-ASKS: Mapping[tuple[RequestKind, str], st.SearchStrategy[str]] = {
-    (RequestKind.PEEK, "peek"): _members(topic=topic, options=_members(limit=_or_any("1"), after=_or_any("0"))),
-    (RequestKind.GET_BY_IDS, "getByIds"): _members(topic=topic, ids=_or_any('["one"]')),
-    (RequestKind.PUBLISH, "publish"): _members(
+ASKS: Mapping[tuple[Kind, str], st.SearchStrategy[str]] = {
+    (Kind.PEEK, "peek"): _members(topic=topic, options=_members(limit=_or_any("1"), after=_or_any("0"))),
+    (Kind.GET_BY_IDS, "getByIds"): _members(topic=topic, ids=_or_any('["one"]')),
+    (Kind.PUBLISH, "publish"): _members(
         topic=topic, event=_members(title=_or_any('"T"'), payload=payload, messageId=_or_any('"m"'))
     ),
-    (RequestKind.READ, "shop.find"): _members(q=_or_any('"q"'), limit=_or_any("1"), anything=json_texts),
-    (RequestKind.MUTATION, "shop.pay"): _members(
+    (Kind.READ, "shop.find"): _members(q=_or_any('"q"'), limit=_or_any("1"), anything=json_texts),
+    (Kind.MUTATION, "shop.pay"): _members(
         to=_or_any('"ann"'), amount=_or_any("1"), anything=json_texts, subkey=_or_any('"s"')
     ),
-    (RequestKind.ITEM_OPEN, "withItem"): _members(id=_or_any('"i"'), title=_or_any('"T"')),
-    (RequestKind.ITEM_CLOSE, "withItem"): _members(id=_or_any('"i"')),
+    (Kind.ITEM_OPEN, "withItem"): _members(id=_or_any('"i"'), title=_or_any('"T"')),
+    (Kind.ITEM_CLOSE, "withItem"): _members(id=_or_any('"i"')),
 }
 
 
-def _asking(ask: tuple[RequestKind, str]) -> st.SearchStrategy[tuple[RequestKind, str, str]]:
+def _asking(ask: tuple[Kind, str]) -> st.SearchStrategy[tuple[Kind, str, str]]:
     return ASKS[ask].map(lambda text: (*ask, text))
 
 
@@ -228,24 +228,24 @@ results = _members(
 )
 
 
-def _plan(ends: st.SearchStrategy[str], *usual: tuple[RequestKind, str]) -> st.SearchStrategy[Plan]:
+def _plan(ends: st.SearchStrategy[str], *usual: tuple[Kind, str]) -> st.SearchStrategy[Plan]:
     likely = st.one_of([_asking(ask) for ask in usual])
     return st.builds(Plan, asks=st.lists(likely | likely | asks, max_size=5), ends=ends, is_given=st.booleans())
 
 
 clock_plans = {
-    "producers.poll": _plan(json_texts, (RequestKind.PUBLISH, "publish"), (RequestKind.READ, "shop.find")),
+    "producers.poll": _plan(json_texts, (Kind.PUBLISH, "publish"), (Kind.READ, "shop.find")),
     "jobs.sweep": _plan(
         json_texts,
-        (RequestKind.ITEM_OPEN, "withItem"),
-        (RequestKind.MUTATION, "shop.pay"),
-        (RequestKind.ITEM_CLOSE, "withItem"),
+        (Kind.ITEM_OPEN, "withItem"),
+        (Kind.MUTATION, "shop.pay"),
+        (Kind.ITEM_CLOSE, "withItem"),
     ),
 }
 consumer_plans = {
-    "consumers.file.prepare": _plan(results, (RequestKind.PEEK, "peek"), (RequestKind.GET_BY_IDS, "getByIds")),
-    "consumers.file.mutate": _plan(json_texts, (RequestKind.MUTATION, "shop.pay")),
-    "consumers.file.next": _plan(json_texts, (RequestKind.PUBLISH, "publish")),
+    "consumers.file.prepare": _plan(results, (Kind.PEEK, "peek"), (Kind.GET_BY_IDS, "getByIds")),
+    "consumers.file.mutate": _plan(json_texts, (Kind.MUTATION, "shop.pay")),
+    "consumers.file.next": _plan(json_texts, (Kind.PUBLISH, "publish")),
 }
 plans: st.SearchStrategy[dict[str, Plan]] = st.one_of(
     # A script that fails stops its workflow: one handler at a time, so that none hides another.

@@ -49,7 +49,7 @@ def test_every_end_of_a_handler_has_its_class_and_says_where(outcome: outcomes.T
 
 
 def test_no_end_was_forgotten() -> None:
-    no_failures = {outcomes.Value, outcomes.IssuedMutation, outcomes.InvocationRefused}
+    no_failures = {outcomes.Value, outcomes.IssuedMutation, outcomes.Refused}
     assert {type(each) for each in ENDS} | no_failures == set(typing.get_args(outcomes.Terminal))
 
 

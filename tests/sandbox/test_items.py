@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from keep_sandbox import Invocation, Place, Request, RequestKind, ScriptError, Value
+from keep_sandbox import Invocation, Kind, Place, Request, ScriptError, Value
 from tests.sandbox.world import ITEMS, Trace, invocation, trusted
 
 
@@ -20,7 +20,7 @@ def job(body: str) -> Invocation:
 def host(request: Request) -> str:
     """Item `done` is done; a mail that was sent has an id."""
     params = json.loads(request.params)
-    if request.kind is RequestKind.ITEM_OPEN:
+    if request.kind is Kind.ITEM_OPEN:
         return json.dumps({"isDone": params["id"] == "done"})
     return '{"messageId":"m1"}'
 

@@ -10,12 +10,12 @@ from keep_sandbox import (
     Deadlock,
     EngineCrash,
     InvalidValue,
-    InvocationRefused,
     IssuedMutation,
     JailViolation,
     Limits,
     MemoryLimit,
     Place,
+    Refused,
     ScriptError,
     StackLimit,
     Value,
@@ -147,7 +147,7 @@ def test_a_mutation_ends_the_script_with_what_it_asked_for() -> None:
 def test_a_refusal_ends_the_script_and_it_cannot_catch_that() -> None:
     body = "try { await ctx.gmail.search({}) } catch { console.log('AFTER') } finally { console.log('AFTER') }"
     trace = trusted(prepare(body), lambda _: None)
-    assert isinstance(trace.outcome, InvocationRefused)
+    assert isinstance(trace.outcome, Refused)
     assert trace.logs == []
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from keep_sandbox import Capabilities, Invocation, IssuedMutation, Limits, Request, Value
 from keep_sandbox.conversation import Conversation, Violation
 from keep_sandbox.json_text import UnfitText, check_json
-from keep_sandbox.outcomes import RequestKind
+from keep_sandbox.outcomes import Kind
 from keep_sandbox.protocol import (
     AnswerFrame,
     BadFrame,
@@ -57,7 +57,7 @@ frames: st.SearchStrategy[FromWorker] = st.one_of(
         RequestFrame,
         st.integers(0, 3),
         st.integers(-1, 4),
-        st.sampled_from(RequestKind),
+        st.sampled_from(Kind),
         st.sampled_from(["gmail.search", "gmail.send", "peek", "publish", "withItem", "x"]),
         st.sampled_from(["{}", "[1]", "{", "nul"]),
     ),

@@ -18,11 +18,11 @@ from keep_sandbox import (
     EngineCrash,
     InvalidValue,
     Invocation,
-    InvocationOutcome,
-    InvocationRefused,
     IssuedMutation,
     Limits,
     MemoryLimit,
+    Outcome,
+    Refused,
     Request,
     ScriptError,
     SizeLimit,
@@ -74,7 +74,7 @@ def gmail(request: Request) -> str | None:
     return None if query in ("fatal", "bad") else "[1,2]"
 
 
-async def drive(call: Call, reply: Reply = gmail) -> InvocationOutcome:
+async def drive(call: Call, reply: Reply = gmail) -> Outcome:
     """Answer an invocation until it ends."""
     while True:
         outcome = await call.next()
@@ -86,9 +86,7 @@ async def drive(call: Call, reply: Reply = gmail) -> InvocationOutcome:
         await call.answer(outcome.id, said)
 
 
-async def run(
-    pool: SandboxPool, invocation: Invocation, reply: Reply = gmail, workflow_id: str = "w"
-) -> InvocationOutcome:
+async def run(pool: SandboxPool, invocation: Invocation, reply: Reply = gmail, workflow_id: str = "w") -> Outcome:
     """Run one invocation to its end."""
     async with pool.invoke(workflow_id, invocation) as call:
         return await drive(call, reply)
@@ -98,7 +96,7 @@ async def run(
 class Trace:
     """Everything that could be seen of a trusted invocation."""
 
-    outcome: InvocationOutcome
+    outcome: Outcome
     requests: list[Request]
     logs: list[str]
 
@@ -126,7 +124,7 @@ class Attack:
     source: str
     expect: tuple[str, ...]
 
-    def is_contained_by(self, outcome: InvocationOutcome) -> bool:
+    def is_contained_by(self, outcome: Outcome) -> bool:
         """Whether that is one of them."""
         word = label(outcome)
         return any(word == expected or (expected == "done:" and word.startswith("done:")) for expected in self.expect)
@@ -147,7 +145,7 @@ def attacks(name: str) -> list[Attack]:
 
 WORDS: dict[type, str] = {
     IssuedMutation: "mutate",
-    InvocationRefused: "abort",
+    Refused: "abort",
     WallLimit: "wall",
     EngineCrash: "crash",
     MemoryLimit: "fail:InternalError",
@@ -159,7 +157,7 @@ WORDS: dict[type, str] = {
 }
 
 
-def label(outcome: InvocationOutcome) -> str:
+def label(outcome: Outcome) -> str:
     """An outcome in the words of the attack files."""
     match outcome:
         case Value():

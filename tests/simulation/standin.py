@@ -18,12 +18,12 @@ from keep_sandbox.invocation import Invocation, MethodKind
 from keep_sandbox.limits import TRUSTED_LIMITS, Limits
 from keep_sandbox.outcomes import (
     EngineCrash,
-    InvocationOutcome,
-    InvocationRefused,
     IssuedMutation,
+    Kind,
+    Outcome,
     Place,
+    Refused,
     Request,
-    RequestKind,
     ScriptError,
     Terminal,
     Value,
@@ -53,7 +53,7 @@ class StandIn:
         self._answer: Any = None
         self._last = 0
 
-    async def next(self) -> InvocationOutcome:
+    async def next(self) -> Outcome:
         """The next request, or the end."""
         outcome = await self._here.run(self._go_on)
         if not isinstance(outcome, Request):
@@ -64,12 +64,12 @@ class StandIn:
         """Give the request its answer."""
         self._answer = await self._here.run(lambda: _decode(value))
 
-    async def refuse(self, reason: str) -> InvocationRefused:
+    async def refuse(self, reason: str) -> Refused:
         """End it."""
-        self.terminal = InvocationRefused(reason=reason)
+        self.terminal = Refused(reason=reason)
         return self.terminal
 
-    def _go_on(self) -> InvocationOutcome:
+    def _go_on(self) -> Outcome:
         if (struck := self._strike()) is not None:
             return struck
         try:
@@ -83,7 +83,7 @@ class StandIn:
         text = _encode(params).decode()
         if kind == "mutation" and self._is_terminal:
             return IssuedMutation(id=self._last, name=name, params=text)
-        return Request(id=self._last, kind=RequestKind(kind), name=name, params=text)
+        return Request(id=self._last, kind=Kind(kind), name=name, params=text)
 
 
 class StandInPool(SandboxPool):
