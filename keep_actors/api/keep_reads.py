@@ -11,10 +11,10 @@ from keep_actors.api.standing import RunView
 from keep_actors.api.views import ApprovalQuestion, Attention, BlastRadius, Explanation, Input, Output, Proposed
 from keep_actors.authoring.admission import version_number
 from keep_actors.host.host import Host
-from keep_actors.host.script import Script
 from keep_actors.kernel import ActorStopped
 from keep_actors.kernel.signal import Signal
 from keep_actors.permissions import grants_of
+from keep_actors.script import Script
 from keep_storage import reads
 from keep_storage.errors import Reason, Rejected
 from keep_storage.model import (

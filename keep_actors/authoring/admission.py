@@ -4,9 +4,9 @@ from collections.abc import Collection, Mapping
 
 import msgspec
 
-from keep_actors.host.script import StoredDeclaration
 from keep_actors.policy import Policy
 from keep_actors.run.schedule import ScheduleError, next_run_at, zone
+from keep_actors.script import StoredDeclaration
 from keep_sandbox.declaration import PROBLEMS_SHOWN_MAX, Code, Declaration, Inspection, Problem, near
 from keep_sandbox.invocation import MethodKind
 from keep_sandbox.outcomes import Place

@@ -19,13 +19,17 @@ class Point(StrEnum):
     RECEIVED = "workflow.received"
     """A workflow actor has taken a message from its mailbox, and done nothing about it."""
     STARTED = "workflow.started"
-    """A run or an errand begins beside the mailbox."""
+    """A run or a side task begins beside the mailbox."""
     ENDED = "workflow.ended"
-    """A run or an errand has come to its end, and its actor has not been told."""
+    """A run or a side task has finished, and its actor has not been told."""
     INVOKE = "sandbox.invoke"
     """A handler is about to be run."""
     INVOKED = "sandbox.invoked"
     """A handler has ended, and its result has not been looked at."""
+    SAVE = "run.save"
+    """A run is about to write. Called with the place of its machine (`keep_actors.run.state.At`)."""
+    SAVED = "run.saved"
+    """It has written, and its machine has not been told."""
     RECORD = "call.record"
     """A script wants a mutation, and the ledger does not have it."""
     RECORDED = "call.recorded"
@@ -39,7 +43,7 @@ class Point(StrEnum):
 
 
 Faults: TypeAlias = Callable[[Point, str], None]
-"""Called with the point, and with the workflow's id or the method's full name."""
+"""Called with the point, and with the workflow's id, the method's full name or the place of a run."""
 
 
 def no_faults(_: Point, __: str) -> None:

@@ -15,12 +15,12 @@ from keep_actors.host.call_times import CallTimes
 from keep_actors.host.fault_points import Faults, no_faults
 from keep_actors.host.reading_actor import ReadingRef
 from keep_actors.host.run_slots import RunSlots
-from keep_actors.host.script import Script
 from keep_actors.host.storage_actor import StorageRef
 from keep_actors.host.storage_retry import retry_while_unavailable
 from keep_actors.kernel import Time
 from keep_actors.policy import Policy
 from keep_actors.sandbox_pool import SandboxPool
+from keep_actors.script import Script
 from keep_actors.telemetry import NO_TELEMETRY, Telemetry
 from keep_sandbox import Capabilities
 from keep_storage import reads
@@ -42,7 +42,7 @@ class Services:
         rng: random.Random,
         pool: SandboxPool,
         catalog: Catalog,
-        turnstile: RunSlots,
+        run_slots: RunSlots,
         policy: Policy,
         policies: Mapping[str, Policy],
         telemetry: Telemetry = NO_TELEMETRY,
@@ -54,7 +54,7 @@ class Services:
         self.ids = Ids(time.now, rng)
         self.pool = pool
         self.catalog = catalog
-        self.turnstile = turnstile
+        self.run_slots = run_slots
         self.telemetry = telemetry
         self.call_times = CallTimes(time)
         self.reach = faults
@@ -113,7 +113,7 @@ class Host(Services):
         reading: ReadingRef,
         pool: SandboxPool,
         catalog: Catalog,
-        turnstile: RunSlots,
+        run_slots: RunSlots,
         policy: Policy,
         policies: Mapping[str, Policy],
         automatic_repairs: bool = False,
@@ -125,7 +125,7 @@ class Host(Services):
             rng=rng,
             pool=pool,
             catalog=catalog,
-            turnstile=turnstile,
+            run_slots=run_slots,
             policy=policy,
             policies=policies,
             telemetry=telemetry,

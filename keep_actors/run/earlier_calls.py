@@ -1,10 +1,8 @@
-"""The calls that earlier runs recorded in an item, and which of them a call of this run is. Pure.
+"""The calls that earlier runs recorded in an item, and which of them a call of this run repeats. Pure.
 
-A line is found by its identity. When the connector or the script has changed what that is, the line is about the same
-call all the same: it is found here, or a person is asked. It is never made a second time unseen.
+A call is found by its identity. When the connector or the script has changed what that is, the ledger still has the
+call: it is found here, or a person is asked. It is never made a second time unseen.
 """
-
-from collections.abc import Iterable
 
 import msgspec
 
@@ -15,7 +13,7 @@ from keep_storage.transaction import Queries
 
 
 class Earlier(msgspec.Struct, frozen=True):
-    """A line of the ledger, and the version of the script whose run recorded it last."""
+    """A recorded call, and the version of the script whose run recorded it last."""
 
     mutation: Mutation
     version_id: str
@@ -33,20 +31,20 @@ def _version(q: Queries, mutation: Mutation) -> str:
     return run.version_id
 
 
-class EarlierCalls:
-    """Those of the item that a run is in. A call that the run has come to is not taken for another one."""
+class EarlierCalls(msgspec.Struct, frozen=True):
+    """The earlier calls of the item that a run is in. A call that this run has repeated stands for no other."""
 
-    def __init__(self, earlier: Iterable[Earlier] = ()) -> None:
-        self._earlier = list(earlier)
-        self._come_to: set[str] = set()
+    calls: tuple[Earlier, ...] = ()
+    repeated: frozenset[str] = frozenset()
+    """Mutations that this run has asked for."""
 
-    def came_to(self, mutation_id: str) -> None:
-        """This call was asked for, and is accounted for."""
-        self._come_to.add(mutation_id)
+    def with_repeated(self, mutation_id: str) -> "EarlierCalls":
+        """The same, with one more call accounted for."""
+        return msgspec.structs.replace(self, repeated=self.repeated | {mutation_id})
 
     def same(self, method: Method, params: Params, text: Json, key: str, subkey: str) -> Mutation | None:
-        """The line that is about this call though its identity was another one: the connector declares its target
-        differently now, or the file is of a version that took the words for it. The same words come first."""
+        """The recorded call that this one repeats although its identity was another one: the connector declares its
+        target differently now, or an earlier version took the words for it. The same words come first."""
         of_method = [each.mutation for each in self._of(method)]
         if any(each.identity_key == key for each in of_method):
             return None
@@ -57,25 +55,25 @@ class EarlierCalls:
         return min(found, key=lambda each: each.params != text, default=None)
 
     def with_other_subkey(self, method: Method, text: Json, key: str, subkey: str, version_id: str) -> Mutation | None:
-        """The line that may be about this call: another version of the script made it, in the same words, without the
-        subkey that it has now, or with one that it has no more. Who gives a first call a name must not repeat it."""
+        """The recorded call that this one may repeat: another version of the script made it, in the same words, without
+        the subkey that it has now, or with one that it no longer has. Naming a first call must not repeat it."""
         if any(each.mutation.identity_key == key for each in self._of(method)):
             return None
         for each in self._of(method):
             was = each.mutation.subkey
             is_renamed = was is not None and was != subkey and "" in (was, subkey)
-            is_open = each.version_id != version_id and each.mutation.id not in self._come_to
+            is_open = each.version_id != version_id and each.mutation.id not in self.repeated
             if is_renamed and is_open and method.compare_payload(each.mutation.params, text) != "significant":
                 return each.mutation
         return None
 
     def _of(self, method: Method) -> list[Earlier]:
         called = (method.connector, method.name)
-        return [each for each in self._earlier if (each.mutation.connector, each.mutation.method) == called]
+        return [each for each in self.calls if (each.mutation.connector, each.mutation.method) == called]
 
 
 def _target(method: Method, mutation: Mutation) -> Json | None:
-    """What the call was about, as its connector says now; None if it cannot read it any more."""
+    """The target of a call, as its connector says now; None if it can no longer read it."""
     try:
         return method.identity_of(method.decode_params(mutation.params))
     except ParamsError:

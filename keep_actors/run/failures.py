@@ -31,6 +31,7 @@ from keep_sandbox.outcomes import (
     WallLimit,
     WorkerLost,
 )
+from keep_storage.errors import Reason, Rejected
 from keep_storage.ids import Millis
 from keep_storage.model import FailureClass, RunStatus
 from keep_storage.operations import RunError
@@ -70,6 +71,39 @@ STATUS: Final[Mapping[FailureClass, RunStatus]] = {
     FailureClass.INTERNAL: RunStatus.FAILED_INTERNAL,
 }
 assert set(STATUS) == set(FailureClass), "every class of failure has its status"
+
+
+NOT_ADMITTED_REASONS: Final = frozenset(
+    {Reason.WORKFLOW_NOT_ACTIVE, Reason.WORKFLOW_HAS_ERROR, Reason.WORKFLOW_IN_MAINTENANCE}
+)
+"""The workflow was stopped. A run that is not in the file yet leaves nothing behind."""
+
+CLASS_OF_REFUSAL: Final[Mapping[Reason, FailureClass]] = {
+    Reason.RESERVATION_REPEATED: FailureClass.LOGIC,
+    Reason.TOPIC_NOT_DECLARED: FailureClass.LOGIC,
+    Reason.TOPIC_NOT_SUBSCRIBED: FailureClass.LOGIC,
+    Reason.EVENT_NOT_FOUND: FailureClass.LOGIC,
+    Reason.EVENT_ALREADY_RESERVED: FailureClass.LOGIC,
+    Reason.EVENT_ALREADY_FINISHED: FailureClass.LOGIC,
+    # It was free when `peek` showed it: publishing it again may give it another key. It will be free again.
+    Reason.EVENT_HELD_BACK: FailureClass.TRANSIENT,
+    Reason.MESSAGE_ID_INVALID: FailureClass.LOGIC,
+    Reason.TITLE_INVALID: FailureClass.LOGIC,
+    Reason.TEXT_INVALID: FailureClass.LOGIC,
+    Reason.ITEM_ALREADY_OPEN: FailureClass.LOGIC,
+    Reason.GRANT_USED_UP: FailureClass.PERMISSION,
+    Reason.GRANT_NOT_FOUND: FailureClass.PERMISSION,
+    # A person was quicker than the run, and has stopped it.
+    Reason.WORKFLOW_NOT_ACTIVE: FailureClass.TRANSIENT,
+    Reason.RUN_WAS_STOPPED: FailureClass.TRANSIENT,
+    Reason.GRANT_ASKS_FIRST: FailureClass.TRANSIENT,
+}
+"""Refusals of the storage that are about the script's wishes, or about people's actions. Any other is a bug of the
+runtime: it ends this run, and not its actor."""
+
+_NO_FAULT: Final = frozenset(
+    {Reason.WORKFLOW_NOT_ACTIVE, Reason.RUN_WAS_STOPPED, Reason.GRANT_ASKS_FIRST, Reason.GRANT_NOT_FOUND}
+)
 
 
 class Before(msgspec.Struct, frozen=True):
@@ -132,6 +166,15 @@ def of_outcome(outcome: Terminal, handler: str) -> Failure:  # noqa: C901  # one
             raise AssertionError("the host knows why it refused, and the other two are no failures")
         case _:
             assert_never(outcome)
+
+
+def of_refusal(error: Rejected, handler: str, *, event_was_skipped: bool) -> Failure:
+    """The failure that a refusal of the storage is: the script's mistake, unless a person was quicker."""
+    if error.reason is Reason.EVENT_ALREADY_FINISHED and event_was_skipped:
+        words = f"{handler}: an event was skipped while it was being prepared."
+        return Failure(FailureClass.TRANSIENT, words, is_fault=False)
+    cls = CLASS_OF_REFUSAL.get(error.reason, FailureClass.INTERNAL)
+    return Failure(cls, f"{handler}: {error}", is_fault=error.reason not in _NO_FAULT)
 
 
 def not_here(methods: list[str]) -> Failure:

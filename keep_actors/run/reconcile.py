@@ -1,45 +1,22 @@
-"""What became of a call whose outcome nobody knows: the connector is asked, again and again, and then a person.
+"""What the ledger learns from a connector that was asked about an unknown outcome. Pure.
 
-An attempt that fails, hangs or raises is an attempt like any other. Nothing here ever makes the call again.
+The connector is asked again, later and later; then a person. A check that fails, hangs or raises counts like any other.
 """
 
 import random
 from typing import Final, assert_never
 
-from keep_actors.connectors import Applied, MutationCall, NotApplied, ParamsError, Retry, Verdict
+from keep_actors.connectors import Applied, NotApplied, Retry, Verdict
 from keep_actors.connectors.outcomes import TooEarly
-from keep_actors.host.fault_points import Point
-from keep_actors.host.host import Services
 from keep_actors.policy import Policy
 from keep_storage.ids import Millis
 from keep_storage.model import Mutation, MutationStatus, Resolver
 from keep_storage.operations import ApplyMutation, FailMutation, Together, UpdateMutationStatus
 
-NOBODY_TO_ASK: Final = "cannot be asked: this runtime has no connector that could"
+NO_CONNECTOR: Final = "cannot be asked: this runtime has no connector that could"
 """What the ledger says of a call whose connector was not there."""
 
 Learned = ApplyMutation | FailMutation | UpdateMutationStatus
-
-
-async def check(host: Services, policy: Policy, mutation: Mutation) -> Verdict:
-    """Ask the connector. If it is not there any more, or cannot read what was recorded, nobody knows yet."""
-    name = f"{mutation.connector}.{mutation.method}"
-    method = host.catalog.get(name)
-    if method is None or not method.reconcilable:
-        return Retry(f"{name} {NOBODY_TO_ASK}")
-    try:
-        params = method.decode_params(mutation.params)
-    except ParamsError as error:
-        return Retry(f"{name} cannot be asked: {error}")
-    call = MutationCall.of(mutation, params.values)
-    host.reach(Point.CHECK, name)
-    # The call had this long to reach the other side: only what has passed since then counts as waiting. Read before
-    # the connector looks: what it does not see must have been gone by then.
-    lasted_ms = policy.timeout_ms(name, method.timeout_ms, is_mutation=True)
-    waited_ms = host.call_times.waited_ms(mutation.id, lasted_ms)
-    verdict = await method.reconcile(call, policy.timeout_ms(name, None, is_mutation=False), waited_ms)
-    host.reach(Point.CHECKED, name)
-    return verdict
 
 
 def learned(mutation: Mutation, verdict: Verdict, policy: Policy, now: Millis, rng: random.Random) -> Learned:

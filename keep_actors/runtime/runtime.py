@@ -146,7 +146,7 @@ async def open(  # noqa: A001  # `keep_actors.open(...)` is how it is called
             reading=services.reading.ref,
             pool=pool,
             catalog=catalog,
-            turnstile=RunSlots(runs_max),
+            run_slots=RunSlots(runs_max),
             policy=policy or Policy(),
             policies=policies or {},
             automatic_repairs=maintainer is not None and maintainer.is_automatic,
@@ -271,7 +271,7 @@ class Runtime:
                 tell(clear, await host.storage.apply(clear))
         for doubt in await host.reading.read(reads.doubts):
             method = host.catalog.get(f"{doubt.connector}.{doubt.method}")
-            if reconcile.NOBODY_TO_ASK in doubt.error and method is not None and method.reconcilable:
+            if reconcile.NO_CONNECTOR in doubt.error and method is not None and method.reconcilable:
                 again = reconcile.ask_anew(doubt, host.time.now())
                 tell(again, await host.storage.apply(again))
 

@@ -119,7 +119,7 @@ class Process:
             reading=reading.ref,
             pool=pool(here),
             catalog=catalog,
-            turnstile=RunSlots(runs_max),
+            run_slots=RunSlots(runs_max),
             policy=policy or Policy(),
             policies=policies or {},
             automatic_repairs=maintainer is not None and maintainer.is_automatic,

@@ -21,21 +21,19 @@ from keep_actors.host.storage_retry import retry_while_unavailable
 from keep_actors.kernel import Actor
 from keep_actors.maintenance import Maintainer
 from keep_actors.permissions import Envelope, PermissionsNeeded, grants_of, use_of
-from keep_actors.run import earlier_calls
-from keep_actors.run.context import RunContext
-from keep_actors.run.earlier_calls import Earlier
-from keep_actors.run.execution import Execution
+from keep_actors.run.drive import RunDriver, StoredRun, drive_run
+from keep_actors.run.effects import EventSkipped, GrantsChanged, RunEffect, StopRequested, Writes
 from keep_actors.run.failures import Before
-from keep_actors.run.record import Record, Writes
+from keep_actors.run.machine import RunMachine
 from keep_actors.run.schedule import next_run_at
-from keep_actors.run.topics import StoredTopics
+from keep_actors.run.state import RunFacts
 from keep_actors.telemetry import names
 from keep_actors.telemetry.logs import begin_work
 from keep_actors.telemetry.news import tell
 from keep_actors.workflow import deployment
 from keep_actors.workflow.messages import Activate, Advance, Approve, Deploy, Do, Ended, Message, Stop, Tick, WhenIdle
 from keep_actors.workflow.plan import ExpireApprovals, PlannedStep, Reconcile, Repair, Rest, StartRetry, StartRun, plan
-from keep_actors.workflow.side_tasks import find_out, make_approved_call, repair, still_true
+from keep_actors.workflow.repair import repair
 from keep_storage import reads
 from keep_storage.errors import Reason, Rejected, StorageUnavailable
 from keep_storage.ids import Millis
@@ -44,7 +42,6 @@ from keep_storage.model import (
     ApprovalStatus,
     Handler,
     HandlerKind,
-    Item,
     Mutation,
     Phase,
     Run,
@@ -123,7 +120,7 @@ class WorkflowActor(Actor[Message]):
         self._restarted = restarted
         self._work_id: str | None = None
         """The run or errand that is under way beside the mailbox."""
-        self._run: RunContext | None = None
+        self._run: RunMachine | None = None
         self._repairing: anyio.CancelScope | None = None
         self._between: deque[WhenIdle | Do[Any]] = deque()
         self._tasks: TaskGroup | None = None
@@ -174,7 +171,7 @@ class WorkflowActor(Actor[Message]):
     async def _do(self, message: Do[Any]) -> None:
         operation = message.operation
         if isinstance(operation, RunNow) and self._run is not None:
-            text = f"Run {self._run.run_id!r} of workflow {self.name!r} is still active; try again when it ends."
+            text = f"Run {self._run.facts.run_id!r} of workflow {self.name!r} is still active; try again when it ends."
             message.fail(Rejected(Reason.RUN_ALREADY_ACTIVE, text))
             return
         if isinstance(operation, AmendResult) and self._run is not None:
@@ -182,7 +179,7 @@ class WorkflowActor(Actor[Message]):
             self._between.append(message)
             return
         if isinstance(operation, SkipEvent) and self._run is not None:
-            self._run.event_was_skipped = True
+            self._run.told(EventSkipped())
         try:
             answer = await self._written(operation)
         except (Rejected, StorageUnavailable) as error:
@@ -201,41 +198,44 @@ class WorkflowActor(Actor[Message]):
                 for each in operation.operations:
                     await self._tell_the_run(each)
             case PauseWorkflow():
-                self._run.stopped = "the workflow was paused"
+                self._run.told(StopRequested("the workflow was paused"))
             case ArchiveWorkflow():
-                self._run.stopped = "the workflow was archived"
+                self._run.told(StopRequested("the workflow was archived"))
             case GrantPermission() | RevokePermission():
-                version_id = self._run.script.version_id
-                self._run.envelope = Envelope(await self._host.read(lambda q: grants_of(q, version_id)))
+                version_id = self._run.facts.script.version_id
+                grants = await self._host.read(lambda q: grants_of(q, version_id))
+                self._run.told(GrantsChanged(Envelope(grants)))
             case _:
                 pass
 
     async def _stop(self, message: Stop) -> None:
         run = self._run
-        if run is None or message.run_id not in (None, run.run_id):
+        if run is None or message.run_id not in (None, run.facts.run_id):
             what = f"Run {message.run_id!r}" if message.run_id else "No run"
-            words = f"{what} of workflow {self.name!r} is {'not ' if message.run_id else ''}under way."
+            words = f"{what} of workflow {self.name!r} is {'not ' if message.run_id else ''}active."
             message.fail(Rejected(Reason.RUN_NOT_ACTIVE, words))
             return
-        stop = StopRun(run.run_id, self._put_off_until(run), message.by, message.why)
+        run_id = run.facts.run_id
+        stop = StopRun(run_id, self._put_off_until(run.facts), message.by, message.why)
+        # A run that is not in the file has called nothing yet: its end is written with its stop.
+        is_open = run.state.is_open
         try:
-            if run.record.is_open:
+            if is_open:
                 await self._written(stop)
-            else:
-                # It is not in the file, so it has called nothing yet: its end will be written with this.
-                run.stop = stop
         except (Rejected, StorageUnavailable) as error:
             message.fail(error)
             return
-        run.stopped = f"{message.by or 'a person'} has stopped it{f': {message.why}' if message.why else ''}"
-        message.answer(run.run_id)
+        why = f"{message.by or 'a person'} has stopped it{f': {message.why}' if message.why else ''}"
+        run.told(StopRequested(why, None if is_open else stop))
+        message.answer(run_id)
 
-    def _put_off_until(self, run: RunContext) -> Millis:
+    def _put_off_until(self, facts: RunFacts) -> Millis:
         """When the handler of a stopped run runs again: at its next time, or after the longest wait of a retry."""
-        now, policy = self._host.time.now(), run.policy
-        if run.kind is HandlerKind.CONSUMER:
+        now, policy = self._host.time.now(), facts.policy
+        if facts.kind is HandlerKind.CONSUMER:
             return now + policy.retry.cap_ms
-        return next_run_at(run.script.schedule_of(run.handler), run.workflow.timezone, policy.producer_interval_ms, now)
+        schedule = facts.script.schedule_of(facts.handler)
+        return next_run_at(schedule, facts.workflow.timezone, policy.producer_interval_ms, now)
 
     async def _advance_by(self, message: Advance) -> None:
         """What is news in it is told by the task that asked, which knows whose it is."""
@@ -282,7 +282,8 @@ class WorkflowActor(Actor[Message]):
         """From here on the call may have been made, so it is made by a task that outlives this message."""
         workflow, use = await self._host.read(lambda q: self._approved(q, message.approval_id))
         mutation = await self._host.storage.apply(ApproveMutation(message.approval_id, message.by, message.why, use))
-        self._start_errand(workflow, mutation.id, "call", lambda: make_approved_call(self._host, workflow, mutation))
+        machine = self._call_machine(workflow, mutation)
+        self._start_call(machine, mutation, "call", lambda: machine.start_approved(mutation, self._host.time.now()))
         return mutation
 
     def _approved(self, q: Queries, approval_id: str) -> tuple[Workflow, GrantUse | None]:
@@ -346,14 +347,14 @@ class WorkflowActor(Actor[Message]):
         self._home.let_go(self)
 
     async def _start(self, outlook: "Outlook", step: StartRun | StartRetry) -> None:
-        workflow, handler = outlook.snapshot.workflow, outlook.handler
+        workflow, handler, host = outlook.snapshot.workflow, outlook.handler, self._host
         assert workflow.active_version_id is not None, "what is active has a script"
         assert handler is not None, "what is planned is declared"
-        script, policy = await self._host.script(workflow.active_version_id), self._host.policy_of(workflow.name)
-        run_id, session_id = self._host.ids.new("run"), outlook.snapshot.open_session_id
+        script, policy = await host.script(workflow.active_version_id), host.policy_of(workflow.name)
+        run_id, session_id = host.ids.new("run"), outlook.snapshot.open_session_id
         opening: list[Operation[Any]] = []
         if session_id is None:
-            session_id = self._host.ids.new("ses")
+            session_id = host.ids.new("ses")
             opening.append(CreateSession(session_id, workflow.id, step.trigger))
         if isinstance(step, StartRetry):
             opening.append(CreateRetryRun(run_id, step.run_id, session_id))
@@ -361,29 +362,24 @@ class WorkflowActor(Actor[Message]):
             phase = Phase.PREPARING if handler.kind is HandlerKind.CONSUMER else Phase.PENDING
             on_unknown = policy.on_unknown_of(handler.kind, outlook.snapshot.parked)
             opening.append(CreateRun(run_id, session_id, handler.name, phase, _writes(outlook, handler), on_unknown))
-        record = Record(tuple(opening), partial(self._advance, run_id), self._host.time)
-        topics = StoredTopics(self._host, workflow.id)
-        self._run = RunContext(
-            self._host,
+        since = handler.failing_since
+        tried_since = None if since is None else policy.tried_since(since, handler.retry_at, host.started_at)
+        facts = RunFacts(
+            run_id,
             workflow,
             script,
             handler.name,
             handler.kind,
-            run_id,
-            outlook.envelope,
-            record,
-            topics,
+            policy,
+            host.catalog,
+            state=handler.state,
+            before=Before(handler.failures, tried_since),
+            retried=outlook.retried,
             trigger=step.trigger,
             parks=handler.kind is HandlerKind.JOB or outlook.snapshot.parked < policy.parked_max,
         )
-        since, started_at = handler.failing_since, self._host.started_at
-        tried_since = None if since is None else policy.tried_since(since, handler.retry_at, started_at)
-        before = Before(handler.failures, tried_since)
-        execution = Execution(self._run, topics, self._earlier_calls, handler.state, before, outlook.retried)
-        self._start_beside(run_id, execution.run, run_id, handler.name)
-
-    async def _earlier_calls(self, item: Item) -> list[Earlier]:
-        return await self._host.read(lambda q: earlier_calls.read(q, item))
+        run = self._run = RunMachine.new(facts, outlook.envelope, host.ids, host.rng, tuple(opening))
+        self._start_beside(run_id, lambda: drive_run(run, host, partial(self._advance, run_id)), run_id, handler.name)
 
     async def _repair(self, outlook: "Outlook", step: Repair) -> None:
         workflow, maintainer = outlook.snapshot.workflow, self._maintainer
@@ -391,20 +387,45 @@ class WorkflowActor(Actor[Message]):
         assert maintainer is not None, "a repair is planned only if there is somebody to do it"
         script = await self._host.script(workflow.active_version_id)
 
-        async def errand() -> Writes:
+        async def carry_out() -> None:
+            writes: Writes = ()
             with anyio.CancelScope() as self._repairing:
                 try:
-                    return await repair(self._host, maintainer, workflow, script)
+                    writes = await repair(self._host, maintainer, workflow, script)
                 finally:
                     self._repairing = None
-            return ()
+            if writes:
+                await self._write_repair(step.task_id, writes)
 
-        self._start_errand(workflow, step.task_id, "repair", errand)
+        self._start_side_task(workflow, step.task_id, "repair", carry_out)
+
+    async def _write_repair(self, task_id: str, writes: Writes) -> None:
+        try:
+            await retry_while_unavailable(lambda: self._advance(task_id, writes), self._host.time)
+        except Rejected as error:
+            # A person has archived the workflow: the repair is of no use any more.
+            if error.reason is not Reason.WORKFLOW_STATUS_REFUSED:
+                raise
 
     def _reconcile(self, outlook: "Outlook") -> None:
-        workflow, doubt = outlook.snapshot.workflow, outlook.doubt
+        doubt = outlook.doubt
         assert doubt is not None, "what is due was read with the time at which it is"
-        self._start_errand(workflow, doubt.id, "reconcile", lambda: find_out(self._host, workflow, doubt))
+        machine = self._call_machine(outlook.snapshot.workflow, doubt)
+        self._start_call(machine, doubt, "reconcile", lambda: machine.start_reconcile(doubt, self._host.time.now()))
+
+    def _call_machine(self, workflow: Workflow, mutation: Mutation) -> RunMachine:
+        """For a call whose run has stopped: an approved one, or one to be looked for."""
+        host = self._host
+        facts = RunFacts.of_call(workflow, mutation, host.policy_of(workflow.name), host.catalog)
+        return RunMachine.new(facts, Envelope(()), host.ids, host.rng)
+
+    def _start_call(self, machine: RunMachine, mutation: Mutation, what: str, start: Callable[[], RunEffect]) -> None:
+        async def carry_out() -> None:
+            write = partial(self._advance, mutation.id)
+            storage = StoredRun(self._host, mutation.workflow_id, "", write)
+            await RunDriver(machine, self._host, storage).drive(start())
+
+        self._start_side_task(machine.facts.workflow, mutation.id, what, carry_out)
 
     async def _expire(self, workflow: Workflow) -> None:
         """Ask again what nobody has answered in time, as often as the policy wants; then the answer is no."""
@@ -420,32 +441,17 @@ class WorkflowActor(Actor[Message]):
 
     # Beside the mailbox.
 
-    def _start_errand(
-        self, workflow: Workflow, work_id: str, what: str, errand: Callable[[], Awaitable[Writes]]
+    def _start_side_task(
+        self, workflow: Workflow, work_id: str, what: str, carry_out: Callable[[], Awaitable[None]]
     ) -> None:
-        async def carry_out() -> None:
+        async def measured() -> None:
             with self._host.telemetry.span(
                 names.ERRAND.name, workflow_id=workflow.id, workflow=workflow.name, errand=what
             ) as span:
-                await self._write_down(work_id, await errand())
+                await carry_out()
                 span.ends("done")
 
-        self._start_beside(work_id, carry_out)
-
-    async def _write_down(self, work_id: str, writes: Writes) -> None:
-        """What an errand has found out; nothing, if it was dropped."""
-        if not writes:
-            return
-        try:
-            await retry_while_unavailable(lambda: self._advance(work_id, writes), self._host.time)
-        except Rejected as error:
-            if error.reason is Reason.MUTATION_ALREADY_SETTLED:
-                # A person who found out was quicker than the connector that was being asked.
-                return
-            # A person may archive the workflow meanwhile: nobody needs the rest any more.
-            if error.reason is not Reason.WORKFLOW_STATUS_REFUSED:
-                raise
-            await retry_while_unavailable(lambda: self._advance(work_id, still_true(writes)), self._host.time)
+        self._start_beside(work_id, measured)
 
     def _start_beside(
         self, work_id: str, carry_out: Callable[[], Awaitable[None]], run_id: str = "", handler: str = ""

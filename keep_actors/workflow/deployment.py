@@ -8,8 +8,8 @@ import msgspec
 from keep_actors import permissions
 from keep_actors.authoring.admission import place_of, runs_already, taken
 from keep_actors.permissions import Envelope, Grant, PermissionsNeeded
+from keep_actors.run.effects import Writes
 from keep_actors.run.missing import missing_methods
-from keep_actors.run.record import Writes
 from keep_actors.run.schedule import first_run_at
 from keep_actors.workflow.messages import Activate, Deploy
 from keep_sandbox.declaration import Declaration, Scheduled

@@ -4,9 +4,9 @@ from typing import Any, TypeAlias, TypeVar
 
 import msgspec
 
-from keep_actors.host.script import StoredDeclaration
 from keep_actors.kernel import Question
 from keep_actors.permissions import Grant, Needed
+from keep_actors.script import StoredDeclaration
 from keep_storage.model import Mutation, ScriptVersion
 from keep_storage.operations import Operation
 

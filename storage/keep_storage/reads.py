@@ -1,5 +1,6 @@
 """What a runtime, a console or a test wants to know. Reads only, on the writer's connection or any reader's."""
 
+from collections.abc import Iterable
 from typing import Final
 
 import msgspec
@@ -260,6 +261,18 @@ def peek_one(q: Queries, workflow_id: str, topic: str, message_id: str) -> Event
     if found is None or found.status is not EventStatus.PENDING or found.held_back_by is not None:
         return None
     return event(q, workflow_id, topic, message_id)
+
+
+def events_by_ids(q: Queries, workflow_id: str, topic: str, message_ids: Iterable[str]) -> list[Event]:
+    """The events with these ids that exist, in this order, in any state. A pending one that waits for a parked run is
+    left out, as `peek` leaves it out: it cannot be reserved now."""
+    found = (event(q, workflow_id, topic, each) for each in dict.fromkeys(message_ids))
+    return [
+        each
+        for each in found
+        if each is not None
+        and (each.status is not EventStatus.PENDING or peek_one(q, workflow_id, topic, each.message_id) is not None)
+    ]
 
 
 def events(q: Queries, workflow_id: str, topic: str, *, limit: int = PEEK_DEFAULT, after: int = 0) -> list[Event]:

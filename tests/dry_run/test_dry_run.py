@@ -4,7 +4,7 @@ import ast
 import hashlib
 import json
 import random
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -13,22 +13,18 @@ import pytest
 
 from keep_actors import DeployRefused, Grant, Policy
 from keep_actors.authoring.dry_run import DryRunRefused, Report, compare, dry_run
-from keep_actors.authoring.dry_run.backlog import Backlog
 from keep_actors.connectors import Catalog
-from keep_actors.host.host import Services
-from keep_actors.host.run_slots import RunSlots
-from keep_actors.host.script import Script
-from keep_actors.kernel import VirtualTime
 from keep_actors.permissions import Envelope
-from keep_actors.run.context import CannotGoOn, RunContext
+from keep_actors.run.effects import CallMutation, EndScript, ScriptAsked
 from keep_actors.run.gate import ScriptPhase
-from keep_actors.run.record import Record, Writes
-from keep_actors.run.requests import Requests
-from keep_actors.sandbox_pool import SandboxPool
+from keep_actors.run.machine import SAVES, RunMachine
+from keep_actors.run.state import At, ItemInHand, RunFacts, RunState
+from keep_actors.script import Script
 from keep_sandbox import Request
 from keep_sandbox.declaration import Declaration
 from keep_sandbox.outcomes import Kind
-from keep_storage.model import Event, FailureClass, GrantPolicy, HandlerKind, Workflow, WorkflowStatus
+from keep_storage.ids import Ids
+from keep_storage.model import FailureClass, GrantPolicy, HandlerKind, Item, ItemState, Workflow, WorkflowStatus
 from keep_storage.model import StoredGrant as StoredGrant
 from tests.runtime.fakes import Fake
 from tests.runtime.world import START, TAKE, World, script, world
@@ -399,42 +395,24 @@ async def test_the_policy_is_asked_too(tmp_path: Path) -> None:
     assert "1 are the most in one run" in run.failure.message
 
 
-@pytest.mark.parametrize("stage", ScriptPhase)
+@pytest.mark.parametrize("phase", ScriptPhase)
 @pytest.mark.parametrize("kind", [Kind.MUTATION, Kind.ITEM_OPEN, Kind.ITEM_CLOSE])
-async def test_no_request_reaches_a_mutation_even_if_a_worker_was_taken_over(stage: ScriptPhase, kind: Kind) -> None:
-    """A script cannot send these; a worker that obeys somebody else can. Every connector is real here."""
-    fake = Fake()
-    async with SandboxPool.open(mode="thread") as pool:
-        doors = Services(
-            time=VirtualTime(START),
-            rng=random.Random(7),
-            pool=pool,
-            catalog=Catalog([fake]),
-            turnstile=RunSlots(1),
-            policy=Policy(),
-            policies={},
-        )
-        declaration = Declaration(name="w", topics=[], producers={}, consumers={}, jobs={})
-        context = RunContext(
-            host=doors,
-            workflow=Workflow("w", "w", "UTC", WorkflowStatus.ACTIVE, "", None, None, False, None, None, "v", 0, 0, ""),
-            script=Script("v", "", declaration, []),
-            handler="h",
-            kind=HandlerKind.CONSUMER,
-            run_id="run",
-            envelope=Envelope([StoredGrant("w", 1, "fake.add", GrantPolicy.ALLOW, "{}", "", 0)]),
-            record=Record((), nothing_is_written, doors.time),
-            topics=Backlog({}, nothing_is_looked_at),
-        )
-        name, params = ("fake.add", '{"text":"x"}') if kind is Kind.MUTATION else ("withItem", '{"id":"i","title":"I"}')
-        with pytest.raises(CannotGoOn):
-            await Requests(context).answer(stage, Request(id=1, kind=kind, name=name, params=params))
-    assert fake.calls == []
-
-
-async def nothing_is_looked_at(topic: str, message_ids: Sequence[str]) -> list[Event]:
-    raise AssertionError(f"{message_ids} of {topic} were looked at")
-
-
-async def nothing_is_written(operations: Writes) -> tuple[Any, ...]:
-    raise AssertionError(f"{operations} was written")
+def test_no_request_reaches_a_mutation_even_if_a_worker_was_taken_over(phase: ScriptPhase, kind: Kind) -> None:
+    """A script cannot send these; a worker that obeys somebody else can. A rehearsal ends where a run would write."""
+    declaration = Declaration(name="w", topics=[], producers={}, consumers={}, jobs={})
+    workflow = Workflow("w", "w", "UTC", WorkflowStatus.ACTIVE, "", None, None, False, None, None, "v", 0, 0, "")
+    script, catalog = Script("v", "", declaration, []), Catalog([Fake()])
+    facts = RunFacts("run", workflow, script, "h", HandlerKind.CONSUMER, Policy(), catalog)
+    item = Item("w", "i", 1, "I", ItemState.PROCESSING, "run", True, "", 0, 0) if phase is ScriptPhase.ITEM else None
+    state = RunState(
+        At.IN_SCRIPT,
+        Envelope([StoredGrant("w", 1, "fake.add", GrantPolicy.ALLOW, "{}", "", 0)]),
+        phase=ScriptPhase.JOB if item is not None else phase,
+        item=ItemInHand(item) if item is not None else None,
+    )
+    machine = RunMachine(facts, state, Ids(lambda: START, random.Random(7)), random.Random(7))
+    name, params = ("fake.add", '{"text":"x"}') if kind is Kind.MUTATION else ("withItem", '{"id":"i","title":"I"}')
+    effect = machine.on(ScriptAsked(Request(id=1, kind=kind, name=name, params=params)), START)
+    closes_its_item = item is not None and kind is Kind.ITEM_CLOSE
+    assert isinstance(effect, EndScript) or machine.state.at in SAVES or closes_its_item
+    assert not isinstance(effect, CallMutation)

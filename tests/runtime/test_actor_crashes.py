@@ -199,7 +199,7 @@ async def assembled(
                 reading=StruckReading(reading, strike, heard),
                 pool=pool,
                 catalog=Catalog(connectors),
-                turnstile=RunSlots(64),
+                run_slots=RunSlots(64),
                 policy=Policy(),
                 policies={},
             )

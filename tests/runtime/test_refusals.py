@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from keep_actors import Reason, Rejected
-from keep_actors.run.execution import _CLASS_OF_REFUSAL, _NOT_ADMITTED
+from keep_actors.run.failures import CLASS_OF_REFUSAL
 from keep_storage import manager
 from keep_storage import operations as ops
 from keep_storage.ids import Millis
@@ -117,7 +117,8 @@ async def test_a_run_whose_end_is_refused_too_stops_its_workflow_once_as_after_a
 
 
 async def test_whatever_the_reason_no_refusal_crashes_the_actor_or_is_tried_again_by_itself(storage: Refusing) -> None:
-    fake, unexpected = Fake(), [each for each in Reason if each not in _CLASS_OF_REFUSAL and each not in _NOT_ADMITTED]
+    fake, expected = Fake(), {*CLASS_OF_REFUSAL, *NOT_ADMITTED_REASONS}
+    unexpected = [each for each in Reason if each not in expected]
     async with world(fake) as box:
         await box.keep.deploy(script(mutate=PUT))
         for reason in unexpected:

@@ -87,7 +87,7 @@ async def machine(
                 reading=StruckReading(reading, calm, None),
                 pool=sandbox,
                 catalog=Catalog(connectors),
-                turnstile=RunSlots(64),
+                run_slots=RunSlots(64),
                 policy=policy or Policy(),
                 policies=policies or {},
                 automatic_repairs=maintainer is not None and maintainer.is_automatic,

@@ -3,21 +3,24 @@
 Events that were not pending are asked of the file, one by one, when a script names them.
 """
 
+from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from typing import Final, TypeAlias
+from itertools import islice
+from typing import Any, Final, TypeAlias
 
 import msgspec
 
 from keep_actors.authoring.dry_run.report import EventRef
-from keep_actors.run.context import CannotGoOn
-from keep_actors.run.failures import logic
+from keep_actors.run.earlier_calls import Earlier
+from keep_actors.run.effects import Writes
 from keep_storage import reads
-from keep_storage.model import PEEK_MAX, Event, EventStatus
-from keep_storage.operations import Reserve
+from keep_storage.errors import Reason, Rejected
+from keep_storage.model import PEEK_MAX, Event, EventStatus, Item
+from keep_storage.operations import Reserve, UseGrant
 from keep_storage.transaction import Queries
 
 EVENTS_MAX: Final = 10_000
-"""Of one topic: what lies behind them is not looked at."""
+"""Of one topic: later events are not looked at."""
 BYTES_MAX: Final = 64 * 1024 * 1024
 
 
@@ -26,7 +29,7 @@ ReadFinished: TypeAlias = Callable[[str, Sequence[str]], Awaitable[list[Event]]]
 
 
 class Pending(msgspec.Struct, frozen=True):
-    """What one topic has, oldest first."""
+    """The pending events of one topic, oldest first."""
 
     events: tuple[Event, ...]
     is_more: bool
@@ -51,56 +54,86 @@ def _pending(q: Queries, workflow_id: str, topic: str) -> Pending:
 
 
 def finished(q: Queries, workflow_id: str, topic: str, message_ids: Sequence[str]) -> list[Event]:
-    """What `ReadFinished` asks a file for. One that is pending there and was not loaded is of another moment."""
+    """For `ReadFinished`, from a file. An event that is pending there and was not loaded is of another moment."""
     found = (reads.event(q, workflow_id, topic, each) for each in message_ids)
     return [event for event in found if event is not None and event.status is not EventStatus.PENDING]
 
 
 class Backlog:
-    """What is still pending. `reserve` takes events out of it, as a run would."""
+    """The storage of a dry run: events that are still pending, and the calls that grants count. Keeps nothing.
 
-    def __init__(self, found: Mapping[str, Pending], look: ReadFinished) -> None:
+    The `RunStorage` of the driver. `reserve` takes events out of it, as a run would.
+    """
+
+    def __init__(self, found: Mapping[str, Pending], read_finished: ReadFinished, used: Mapping[str, int]) -> None:
         self._left = {topic: {each.message_id: each for each in pending.events} for topic, pending in found.items()}
         self._taken: dict[str, dict[str, Event]] = {}
         self._found = found
-        self._look = look
+        self._read_finished = read_finished
+        self._used = Counter(used)
+        self._subscribed: Sequence[str] = ()
 
-    async def peek(self, topic: str, *, limit: int, after: int) -> list[Event]:
-        """As `Topics.peek`."""
+    def begin(self, subscribed: Sequence[str]) -> None:
+        """Begin a run that subscribes to these topics."""
+        self._subscribed = subscribed
+
+    async def save(self, operations: Writes) -> tuple[Any, ...]:
+        """Count the calls that grants limit. Raises `Rejected`; writes nothing."""
+        self.count(operations)
+        return (None,) * len(operations)
+
+    def count(self, operations: Writes) -> None:
+        """The same, for operations that a run would write next."""
+        for use in (each for each in operations if isinstance(each, UseGrant)):
+            if self._used[use.permission] >= use.per_day:
+                words = f"The permission {use.permission!r} is for {use.per_day} call(s) a day."
+                raise Rejected(Reason.GRANT_USED_UP, words)
+            self._used[use.permission] += 1
+
+    async def peek(self, topic: str, limit: int, after: int) -> list[Event]:
+        """Pending events, oldest first."""
         later = (event for event in self._left.get(topic, {}).values() if event.seq > after)
-        return [event for event, _ in zip(later, range(limit), strict=False)]
+        return list(islice(later, limit))
 
     async def by_ids(self, topic: str, message_ids: Sequence[str]) -> list[Event]:
-        """As `Topics.by_ids`."""
+        """Events by id, in any state."""
         known = {**self._left.get(topic, {}), **self._taken.get(topic, {})}
         others = [each for each in dict.fromkeys(message_ids) if each not in known]
-        known |= {event.message_id: event for event in (await self._look(topic, others) if others else ())}
+        known |= {event.message_id: event for event in (await self._read_finished(topic, others) if others else ())}
         return [known[each] for each in dict.fromkeys(message_ids) if each in known]
 
-    def count(self, topics: Iterable[str]) -> int:
+    async def check(self, reservations: Sequence[Reserve]) -> None:
+        """Refuse what the storage would refuse. Raises `Rejected`."""
+        seen: set[tuple[str, str]] = set()
+        for reserve in reservations:
+            for message_id in reserve.ids:
+                where = f"`prepare` reserves {message_id!r} of {reserve.topic!r}, which"
+                if reserve.topic not in self._subscribed:
+                    raise Rejected(Reason.TOPIC_NOT_SUBSCRIBED, f"{where} is in a topic it does not subscribe to")
+                if (reserve.topic, message_id) in seen:
+                    raise Rejected(Reason.RESERVATION_REPEATED, f"{where} is reserved twice")
+                if message_id not in self._left.get(reserve.topic, {}):
+                    raise Rejected(Reason.EVENT_NOT_FOUND, f"{where} is not pending")
+                seen.add((reserve.topic, message_id))
+
+    async def earlier_calls(self, item: Item) -> list[Earlier]:
+        """Jobs are not dry-run, so there are no items."""
+        raise AssertionError(f"a dry run has no item {item.item_id!r}")
+
+    def reserve(self, reservations: Sequence[Reserve]) -> list[EventRef]:
+        """Take the events that `prepare` chose."""
+        taken: list[EventRef] = []
+        for topic, message_id in [(each.topic, message_id) for each in reservations for message_id in each.ids]:
+            event = self._left[topic].pop(message_id)
+            consumed = msgspec.structs.replace(event, status=EventStatus.CONSUMED)
+            self._taken.setdefault(topic, {})[message_id] = consumed
+            taken.append(EventRef(topic, event.message_id, event.title))
+        return taken
+
+    def left(self, topics: Iterable[str]) -> int:
         """How many are left in these topics."""
         return sum(len(self._left.get(topic, {})) for topic in topics)
 
     def is_more(self, topics: Iterable[str]) -> bool:
         """Whether the file has more of them than were looked at."""
         return any(topic in self._found and self._found[topic].is_more for topic in topics)
-
-    def reserve(self, handler: str, reservations: Sequence[Reserve], subscribed: Sequence[str]) -> list[EventRef]:
-        """Take what `prepare` chose. Refuses what the storage would refuse: `CannotGoOn`, and nothing is taken."""
-        taken: dict[tuple[str, str], Event] = {}
-        for reserve in reservations:
-            for message_id in reserve.ids:
-                where = f"`prepare` reserves {message_id!r} of {reserve.topic!r}, which"
-                if reserve.topic not in subscribed:
-                    raise CannotGoOn(logic(handler, f"{where} is in a topic it does not subscribe to"))
-                if (reserve.topic, message_id) in taken:
-                    raise CannotGoOn(logic(handler, f"{where} is reserved twice"))
-                event = self._left.get(reserve.topic, {}).get(message_id)
-                if event is None:
-                    raise CannotGoOn(logic(handler, f"{where} is not pending"))
-                taken[reserve.topic, message_id] = event
-        for (topic, message_id), event in taken.items():
-            del self._left[topic][message_id]
-            consumed = msgspec.structs.replace(event, status=EventStatus.CONSUMED)
-            self._taken.setdefault(topic, {})[message_id] = consumed
-        return [EventRef(topic, event.message_id, event.title) for (topic, _), event in taken.items()]

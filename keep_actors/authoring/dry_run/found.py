@@ -10,9 +10,9 @@ from keep_actors.authoring.admission import version_number
 from keep_actors.authoring.dry_run import backlog
 from keep_actors.authoring.dry_run.backlog import Pending
 from keep_actors.authoring.dry_run.report import DryRunRefused
-from keep_actors.host.script import Script, StoredDeclaration
 from keep_actors.kernel import WorkerThread
 from keep_actors.permissions import day_of
+from keep_actors.script import Script, StoredDeclaration
 from keep_storage import reads
 from keep_storage.errors import Rejected
 from keep_storage.ids import Millis

@@ -1,22 +1,21 @@
-"""Evaluates a script on the pending events of a file: run after run, each on what the last one left.
+"""Drives runs of a script on the pending events of a file, each on the events that the last one left.
 
-It is given doors whose connectors have no code that changes anything, a reader's connection, and no items: what
-`mutate` wants is read off and shown. `next` is not run: it would need the answer of a call that was not made.
+The machine is that of a real run; the driver stops before the first thing that would be written. Its connectors have no
+code that changes anything, and its connection cannot write. `next` is not run: it would need the answer of a call that
+was not made.
 """
 
 import random
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
 from keep_actors import permissions
 from keep_actors.authoring import admission
-from keep_actors.authoring.dry_run.backlog import Backlog, ReadFinished, finished
+from keep_actors.authoring.dry_run.backlog import Backlog, finished
 from keep_actors.authoring.dry_run.found import DryRunFacts, WantedScript, find, read
 from keep_actors.authoring.dry_run.report import (
     Arrival,
@@ -34,26 +33,23 @@ from keep_actors.authoring.dry_run.report import (
 from keep_actors.connectors import Catalog, Connector
 from keep_actors.host.host import Services
 from keep_actors.host.run_slots import RunSlots
-from keep_actors.host.script import Script
 from keep_actors.kernel import VirtualTime, WallTime
 from keep_actors.permissions import Envelope, Grant
 from keep_actors.policy import Policy
-from keep_actors.run.context import CannotGoOn, RunContext
-from keep_actors.run.evaluation import Evaluation
-from keep_actors.run.external_calls import counted
-from keep_actors.run.failures import Failure
+from keep_actors.run.drive import RunDriver
+from keep_actors.run.effects import Invoke, RunEffect, Save
 from keep_actors.run.gate import ScriptPhase
-from keep_actors.run.record import Record, Writes
+from keep_actors.run.machine import SAVES, RunMachine
+from keep_actors.run.state import At, RunFacts
 from keep_actors.sandbox_pool import SandboxPool
 from keep_actors.sandbox_pool.limits import limits_for
 from keep_actors.sandbox_pool.pool import PoolMode
-from keep_sandbox import IssuedMutation as Issued
+from keep_actors.script import Script
 from keep_storage import reads
-from keep_storage.errors import Reason, Rejected
+from keep_storage.errors import Rejected
 from keep_storage.ids import Millis
-from keep_storage.model import Event, EventStatus, FailureClass, HandlerKind
-from keep_storage.model import StoredGrant as StoredGrant
-from keep_storage.operations import Publish, UseGrant
+from keep_storage.model import Event, EventStatus, FailureClass, HandlerKind, StoredGrant
+from keep_storage.operations import Publish
 from keep_storage.sqlite import open_reader
 from keep_storage.transaction import Queries, Reader
 
@@ -108,17 +104,17 @@ async def dry_run(
             return await read(reader, asked)
 
         def stage(script: Script, version: str, major: int) -> "_Stage":
-            doors = Services(
+            services = Services(
                 time=VirtualTime(at),
                 rng=random.Random(seed),  # noqa: S311  # seeds of scripts, no secrets
                 pool=pool,
                 catalog=looking,
-                turnstile=RunSlots(1),
+                run_slots=RunSlots(1),
                 policy=policy,
                 policies={},
             )
             stored = [*_stored(given, found.workflow.id, major), *found.grants.get(major, ())]
-            return _Stage(doors, found, script, version, Envelope(stored), _Paper(found.used), look)
+            return _Stage(services, found, script, version, Envelope(stored), Backlog(found.pending, look, found.used))
 
         new = stage(Script("new", source, declared.declaration, declared.uses), "new", found.major)
         old = found.against
@@ -138,59 +134,44 @@ def _stored(grants: Iterable[Grant], workflow_id: str, major: int) -> list[Store
     return [StoredGrant(workflow_id, major, each.permission, each.policy, each.limits, "", 0) for each in wanted]
 
 
-class _Paper:
-    """In the place of the storage: counts what grants limit, and keeps nothing."""
-
-    def __init__(self, used: Mapping[str, int]) -> None:
-        self._used = Counter(used)
-
-    async def advance(self, operations: Writes) -> tuple[Any, ...]:
-        for operation in operations:
-            assert isinstance(operation, UseGrant), "a dry run writes nothing"
-            if self._used[operation.permission] >= operation.per_day:
-                words = f"The permission {operation.permission!r} is for {operation.per_day} call(s) a day."
-                raise Rejected(Reason.GRANT_USED_UP, words)
-            self._used[operation.permission] += 1
-        return (None,) * len(operations)
-
-
-# One script.
-
-
 class _Stage:
-    """A script, with all that its runs are given."""
+    """A script, with everything that its runs are given."""
 
     def __init__(
         self,
-        doors: Services,
+        services: Services,
         found: DryRunFacts,
         script: Script,
         version: str,
         envelope: Envelope,
-        paper: _Paper,
-        look: ReadFinished,
+        backlog: Backlog,
     ) -> None:
-        self.doors = doors
         self.found = found
         self.script = script
         self.version = version
-        self.envelope = envelope
-        self.backlog = Backlog(found.pending, look)
-        self._paper = paper
+        self.backlog = backlog
+        self._services = services
+        self._envelope = envelope
 
-    def context(self, handler: str, kind: HandlerKind) -> RunContext:
-        """For one run."""
-        return RunContext(
-            self.doors,
-            self.found.workflow,
-            self.script,
-            handler,
-            kind,
-            self.doors.ids.new("run"),
-            self.envelope,
-            Record((), self._paper.advance, self.doors.time),
-            self.backlog,
-        )
+    async def rehearse(self, handler: str, kind: HandlerKind) -> tuple[RunMachine, RunEffect]:
+        """Drive one run up to the first thing that it would write, or to `next`. Returns where it stands."""
+        services, workflow = self._services, self.found.workflow
+        policy, state = services.policy_of(workflow.name), self.found.states.get(handler)
+        run_id = services.ids.new("run")
+        facts = RunFacts(run_id, workflow, self.script, handler, kind, policy, services.catalog, state=state)
+        machine = RunMachine.new(facts, self._envelope, services.ids, services.rng)
+        consumer = self.script.declaration.consumers.get(handler)
+        self.backlog.begin(consumer.subscribe if consumer is not None else ())
+        async with services.run_slots.turn():
+            driver = RunDriver(machine, services, self.backlog, has_slot=True)
+            effect = machine.start(services.time.now())
+            while not (machine.state.at in SAVES - {At.SAVING_BEFORE_READ} or _is_next(effect)):
+                effect = await driver.step(effect)
+        return machine, effect
+
+
+def _is_next(effect: RunEffect) -> bool:
+    return isinstance(effect, Invoke) and effect.phase is ScriptPhase.NEXT
 
 
 async def _consume(limit: int, stage: _Stage) -> Rehearsal:
@@ -199,54 +180,52 @@ async def _consume(limit: int, stage: _Stage) -> Rehearsal:
     for handler, consumer in stage.script.declaration.consumers.items():
         rest: RestReason | None = None
         while rest is None:
-            if stage.backlog.count(consumer.subscribe) == 0:
+            if stage.backlog.left(consumer.subscribe) == 0:
                 rest = "nothing"
             elif len(runs) >= limit:
                 rest = "limit"
             else:
                 runs.append(await _simulated(stage, handler))
                 rest = "failed" if runs[-1].failure else None if runs[-1].events else "sleeps"
-        left, is_more = stage.backlog.count(consumer.subscribe), stage.backlog.is_more(consumer.subscribe)
+        left, is_more = stage.backlog.left(consumer.subscribe), stage.backlog.is_more(consumer.subscribe)
         ends.append(Unfinished(handler, rest, left, is_more))
     return Rehearsal(version=stage.version, runs=runs, ends=ends)
 
 
 async def _simulated(stage: _Stage, handler: str) -> Simulated:
     """One run, up to the call it wants."""
-    context = stage.context(handler, HandlerKind.CONSUMER)
-    consumer, evaluation = stage.script.declaration.consumers[handler], Evaluation(context)
-    shown = Simulated(handler=handler)
-    try:
-        async with stage.doors.turnstile.turn():
-            evaluation.check_connectors()
-            prepared = await evaluation.prepare(stage.found.states.get(handler))
-            events = stage.backlog.reserve(handler, prepared.reservations, consumer.subscribe)
-            shown = Simulated(handler=handler, events=events, title=prepared.title, wake_at=prepared.wake_at)
-            if prepared.reservations and consumer.mutate and (issued := await evaluation.mutate(prepared)) is not None:
-                shown = msgspec.structs.replace(shown, wants=await _wanted(context, evaluation, issued))
-    except CannotGoOn as error:
-        shown = msgspec.structs.replace(shown, failure=_failed(error.failure))
-    except Rejected as error:
-        shown = msgspec.structs.replace(shown, failure=RehearsalFailure(FailureClass.PERMISSION, f"{handler}: {error}"))
-    return msgspec.structs.replace(shown, logs=list(context.logs))
+    machine, effect = await stage.rehearse(handler, HandlerKind.CONSUMER)
+    state = machine.state
+    shown = Simulated(handler=handler, logs=list(state.logs))
+    wants = _wanted(stage, machine, effect) if state.issued is not None else None
+    # A call that is not permitted, or asked about first, is shown as such; the run did what it could.
+    failure = None if wants is not None else _failure(machine)
+    if state.prepared is not None and (failure is None or state.phase is not ScriptPhase.PREPARE):
+        events = stage.backlog.reserve(state.prepared.reservations)
+        shown = msgspec.structs.replace(
+            shown, events=events, title=state.prepared.title, wake_at=state.prepared.wake_at
+        )
+    return msgspec.structs.replace(shown, wants=wants, failure=failure)
 
 
-async def _wanted(context: RunContext, evaluation: Evaluation, issued: Issued) -> WantedCall:
-    """The call, and what the grants would make of it. A mistake in its parameters is a failure of the run."""
+def _wanted(stage: _Stage, machine: RunMachine, effect: RunEffect) -> WantedCall | None:
+    """The call, and what the grants would make of it. None if a mistake in it is a failure of the run."""
+    issued, failure = machine.state.issued, machine.state.failure
+    assert issued is not None, "`mutate` wants a call"
     verdict: GrantVerdict = "allowed"
     why = ""
-    try:
-        wanted, _ = evaluation.wanted(issued)
-        counted(context, wanted)
-        await context.record.save()
-        verdict = "asked" if context.envelope.asks_first(wanted.permission) else "allowed"
-    except CannotGoOn as error:
-        if error.failure.cls is not FailureClass.PERMISSION:
-            raise
-        verdict, why = "refused", error.failure.message
-    except Rejected as error:
-        verdict, why = "refused", str(error)
-    method = context.host.catalog.get(issued.name)
+    if failure is not None:
+        if failure.cls is not FailureClass.PERMISSION:
+            return None
+        is_asked = failure.about == "approval"
+        verdict, why = ("asked", "") if is_asked else ("refused", failure.message)
+    else:
+        assert isinstance(effect, Save), "a call that is allowed is recorded"
+        try:
+            stage.backlog.count(effect.operations)
+        except Rejected as error:
+            verdict, why = "refused", str(error)
+    method = machine.facts.catalog.get(issued.name)
     names = method.signature.names if method is not None else []
     return WantedCall(issued.name, msgspec.Raw(issued.params.encode()), verdict, why, names)
 
@@ -257,21 +236,12 @@ async def _produce(reader: Reader, producer: str, stage: _Stage) -> Rehearsal:
         what = "is a job, and jobs are not dry-run" if producer in declaration.jobs else "is no producer"
         there = ", ".join(declaration.producers) or "none"
         raise DryRunRefused(f"{producer!r} {what} in version {stage.version}; its producers are: {there}")
-    context = stage.context(producer, HandlerKind.PRODUCER)
-    evaluation, failure, state = Evaluation(context), None, None
-    try:
-        async with stage.doors.turnstile.turn():
-            evaluation.check_connectors()
-            address, last = f"producers.{producer}", stage.found.states.get(producer)
-            state = await evaluation.by_the_clock(ScriptPhase.PRODUCER, address, last)
-    except CannotGoOn as error:
-        failure = _failed(error.failure)
-    except Rejected as error:
-        failure = RehearsalFailure(FailureClass.PERMISSION, f"{producer}: {error}")
-    published = [] if failure else context.publishes
+    machine, _ = await stage.rehearse(producer, HandlerKind.PRODUCER)
+    state, failure = machine.state, _failure(machine)
+    published = [] if failure else list(state.publishes)
     shown = await read(reader, partial(_arrivals, workflow_id=stage.found.workflow.id, published=published))
-    kept = None if state is None else msgspec.Raw(state.encode())
-    return Rehearsal(version=stage.version, published=shown, failure=failure, state=kept, logs=list(context.logs))
+    kept = None if state.next_state is None else msgspec.Raw(state.next_state.encode())
+    return Rehearsal(version=stage.version, published=shown, failure=failure, state=kept, logs=list(state.logs))
 
 
 def _arrivals(q: Queries, workflow_id: str, published: list[Publish]) -> list[Published]:
@@ -287,5 +257,6 @@ def _arrivals(q: Queries, workflow_id: str, published: list[Publish]) -> list[Pu
     return found
 
 
-def _failed(failure: Failure) -> RehearsalFailure:
-    return RehearsalFailure(failure.cls, failure.message, failure.place)
+def _failure(machine: RunMachine) -> RehearsalFailure | None:
+    failure = machine.state.failure
+    return None if failure is None else RehearsalFailure(failure.cls, failure.message, failure.place)

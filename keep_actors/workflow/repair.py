@@ -1,73 +1,30 @@
-"""What a workflow does beside its runs: a call that was approved, an outcome to find out, a script to repair.
+"""The repair of a script, beside the runs of its workflow: a maintainer proposes, the rules judge.
 
-Runs outside the mailbox, like a run. What came of it is returned as the operations that write it down.
+Runs outside the mailbox, like a run. Returns the operations that write the result down.
 """
 
 import msgspec
 from msgspec.structs import replace
 
-from keep_actors.connectors import Happened, ParamsError
 from keep_actors.host.host import Host
-from keep_actors.host.script import Script, StoredDeclaration
 from keep_actors.kernel.foreign_code import Raised, Returned, TimedOut, carry_out, described
 from keep_actors.maintenance import Maintainer, MethodInfo, Proposal, RepairFailed, RepairTask, problems_of
 from keep_actors.permissions import Envelope
 from keep_actors.policy import Policy
-from keep_actors.run import external_calls, reconcile
-from keep_actors.run.record import Writes
+from keep_actors.run.effects import Writes
+from keep_actors.script import Script, StoredDeclaration
 from keep_actors.workflow import deployment
 from keep_sandbox.declaration import Declaration
 from keep_storage import reads
-from keep_storage.model import FailureClass, MaintenanceTask, Mutation, Run, RunStatus, ScriptVersion, Workflow
+from keep_storage.model import FailureClass, MaintenanceTask, Run, ScriptVersion, Workflow
 from keep_storage.operations import (
     AddScriptVersion,
-    ApplyMutation,
-    CountCost,
     ExitMaintenanceMode,
-    FailMutation,
     HaltWorkflow,
     HoldProposal,
     NoteRepairAttempt,
-    RunError,
-    UpdateHandlerRunStatus,
 )
 from keep_storage.transaction import Queries
-
-
-async def make_approved_call(host: Host, workflow: Workflow, mutation: Mutation) -> Writes:
-    """Make exactly the call that was approved. Its run has stopped: `next`, or a fresh run, carries on."""
-    name = f"{mutation.connector}.{mutation.method}"
-    method = host.catalog.get(name)
-    if method is None:
-        return (FailMutation(mutation.id, error=f"There is no {name} any more; nothing was sent."),)
-    try:
-        params = method.decode_params(mutation.params)
-    except ParamsError as error:
-        return (FailMutation(mutation.id, error=f"{error}; nothing was sent."),)
-    outcome, cost_micros = await external_calls.call(host, host.policy_of(workflow.name), method, params, mutation)
-    cost = (CountCost(mutation.run_id, cost_micros),) if cost_micros else ()
-    if isinstance(outcome, Happened):
-        return (ApplyMutation(mutation.id, outcome.json_text), *cost)
-    failure, write = external_calls.what_followed(method, mutation, outcome)
-    if failure.cls is FailureClass.INDETERMINATE:
-        doubt = RunError(failure.cls, failure.message)
-        return (write, *cost, UpdateHandlerRunStatus(mutation.run_id, RunStatus.PAUSED_RECONCILIATION, doubt))
-    if failure.cls is FailureClass.TRANSIENT:
-        return (write, *cost)
-    # A fresh run would ask the same question again, and nobody would be told why the answer was of no use.
-    return (write, *cost, HaltWorkflow(workflow.id, f"The approved call failed: {failure.message}", failure.cls))
-
-
-def still_true(writes: Writes) -> Writes:
-    """What is written of an errand even if its workflow was archived meanwhile: that a call did not happen."""
-    return tuple(each for each in writes if isinstance(each, FailMutation | CountCost))
-
-
-async def find_out(host: Host, workflow: Workflow, mutation: Mutation) -> Writes:
-    """Ask the connector once what became of a call. Its run has stopped: what is learned decides how it goes on."""
-    policy = host.policy_of(workflow.name)
-    verdict = await reconcile.check(host, policy, mutation)
-    return (reconcile.learned(mutation, verdict, policy, host.time.now(), host.rng),)
 
 
 class _Evidence(msgspec.Struct):
