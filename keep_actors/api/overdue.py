@@ -5,16 +5,18 @@ answered is a no by now. People who look see it; of the first they are told.
 """
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import Final, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
 import msgspec
 
-from keep_actors.host.host import Services
 from keep_actors.policy import Policy, in_words
 from keep_storage import overdue_reads, reads
 from keep_storage.ids import Millis
 from keep_storage.model import Handler, Workflow, WorkflowStatus
 from keep_storage.transaction import Queries
+
+if TYPE_CHECKING:  # a command that only looks loads no runtime
+    from keep_actors.host.host import Services
 
 _SAID_FOR_MS: Final = 7 * 86_400_000
 """How long people who look see that a question was answered by nobody."""
@@ -36,7 +38,7 @@ class Moment(msgspec.Struct, frozen=True):
     """When that runtime started, if it is known."""
 
 
-def moment_of(host: Services) -> Moment:
+def moment_of(host: "Services") -> Moment:
     """Now, by the rules of a runtime."""
     stale_after_ms = min(each.stale_after_ms for each in host.policies)
     return Moment(host.time.now(), host.policy_of, stale_after_ms, started_at=host.started_at)

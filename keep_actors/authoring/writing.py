@@ -45,7 +45,7 @@ def example() -> str:
 
 
 def _text(name: str) -> str:
-    return files("keep_actors").joinpath(name).read_text("utf-8")
+    return files("keep_actors.authoring").joinpath(name).read_text("utf-8")
 
 
 def _filled(text: str, **values: object) -> str:

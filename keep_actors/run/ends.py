@@ -176,7 +176,7 @@ class RunEnds:
         if not state.is_admitted:
             return self._finish(NOT_ADMITTED)
         assert state.failure is not None, "a script is ended for a reason"
-        return self._stop(state.failure, *state.first)
+        return self._script_over(state.failure)
 
     def _script_over(self, failure: Failure | None) -> RunEffect:
         """Stop or commit; the outcome of a call that is being written comes first, whatever `next` did."""
@@ -184,7 +184,7 @@ class RunEnds:
         if self.state.is_saving:
             self._become(At.AWAITING_OUTCOME)
             return AwaitSave()
-        return self._commit() if failure is None else self._stop(failure)
+        return self._commit() if failure is None else self._stop(failure, *self.state.first)
 
     # How.
 

@@ -345,6 +345,13 @@ CASES: dict[str, Case] = {
     "a script is ended": Case(
         At.ENDING_SCRIPT, ScriptStopped(), Save, At.STOPPING, state={"failure": Failure(FailureClass.LOGIC, "wrong")}
     ),
+    "next is ended before the outcome is written": Case(
+        At.ENDING_SCRIPT,
+        ScriptStopped(),
+        AwaitSave,
+        At.AWAITING_OUTCOME,
+        state={**IN_NEXT, "is_saving": True, "failure": Failure(FailureClass.LOGIC, "wrong")},
+    ),
     "a script is ended of a run that was not admitted": Case(
         At.ENDING_SCRIPT, ScriptStopped(), Finish, At.FINISHED, state={"is_admitted": False}
     ),
