@@ -122,7 +122,7 @@ def test_the_limits_are_those_of_the_code() -> None:
     assert found.pop("host_calls") == 2_000, "the runtime's own default; the next test meets it"
     for name, value in found.items():
         assert value in (getattr(DEFAULT_LIMITS, name, None), getattr(Policy(), name, None)), name
-    assert f"`limit` is 1 to {PEEK_MAX:,}, and {PEEK_DEFAULT} unless told" in SCRIPTS
+    assert f"`limit` is 1 to {PEEK_MAX:,}; {PEEK_DEFAULT} by default" in SCRIPTS
 
 
 @pytest.mark.anyio

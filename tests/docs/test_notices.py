@@ -66,7 +66,7 @@ def test_every_kind_of_attention_is_told_as_a_kind_of_notice_or_said_to_be_told_
     words = " ".join(TEXT.split())
     assert "**Of a handler that keeps failing** people are told too" in words
     assert "after `Policy.notice_after_ms`, as an `error`" in words
-    assert "What is `stale` or `expired` in `attention()` is told to nobody" in words
+    assert "`stale` and `expired` entries of `attention()` are only listed there; no notice is sent" in words
     [row] = [row for row in table(TEXT, "field of `Notice`") if row[0] == "`kind`"]
     assert row[1] == ", ".join(f"`{each}`" for each in NoticeKind)
 
