@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from keep_actors import Reason, Rejected
-from keep_actors.run.failures import CLASS_OF_REFUSAL
+from keep_actors.run.failures import CLASS_OF_REFUSAL, NOT_ADMITTED_REASONS
 from keep_storage import manager
 from keep_storage import operations as ops
 from keep_storage.ids import Millis
