@@ -4,45 +4,21 @@
 a timeout of its own; `timeouts` here has the last word.
 """
 
-import random
 from collections.abc import Mapping
 from typing import Literal
 
 import msgspec
 
+from keep_actors.kernel.backoff import Backoff
 from keep_storage.ids import Millis
 from keep_storage.model import HandlerKind, OnUnknown
+
+__all__ = ["Backoff", "Policy", "in_words"]
 
 _SECOND = 1_000
 _MINUTE = 60 * _SECOND
 _HOUR = 60 * _MINUTE
 _DAY = 24 * _HOUR
-
-
-class Backoff(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How long to wait after a failure that may pass by itself, and how often."""
-
-    first_ms: Millis = 10 * _SECOND
-    cap_ms: Millis = 10 * _MINUTE
-    attempts_max: int | None = None
-    """After so many failures in a row a person is asked. None: however many there are."""
-    jitter: float = 0.1
-    """The wait is longer by up to this share, at random, so that a crowd does not come back at once."""
-
-    def __post_init__(self) -> None:
-        attempts = self.attempts_max is None or self.attempts_max >= 1
-        if not (0 < self.first_ms <= self.cap_ms and attempts and 0 <= self.jitter <= 1):
-            raise ValueError("a backoff waits at least 1 ms, at most its cap, tries once or more; jitter is 0 to 1")
-
-    def is_used_up(self, failures: int) -> bool:
-        """Whether so many failures are enough."""
-        return self.attempts_max is not None and failures >= self.attempts_max
-
-    def delay_ms(self, failures: int, rng: random.Random) -> Millis:
-        """The wait after this many failures in a row: doubling, capped."""
-        assert failures >= 1, "there is nothing to wait for before the first failure"
-        plain = min(self.first_ms << min(failures - 1, 40), self.cap_ms)
-        return plain + int(plain * self.jitter * rng.random())
 
 
 class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -1,29 +1,28 @@
-"""Waiting for storage that cannot work now."""
+"""Retry with backoff while storage is unavailable."""
 
 import logging
 from collections.abc import Awaitable, Callable
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from keep_actors.kernel import Time
+from keep_actors.kernel.backoff import Backoff
 from keep_storage.errors import StorageUnavailable
 
 T = TypeVar("T")
 
 log = logging.getLogger("keep_actors")
 
-_RETRY_FIRST_MS = 250
-
-
-_RETRY_CAP_MS = 30_000
+_BACKOFF: Final = Backoff(first_ms=250, cap_ms=30_000, jitter=0)
 
 
 async def retry_while_unavailable(work: Callable[[], Awaitable[T]], time: Time) -> T:
-    """Write or read, and while the storage cannot, try again: a full disk is nobody's failure, and may pass."""
-    wait_ms = _RETRY_FIRST_MS
+    """Write or read; retry with backoff while storage is unavailable: a full disk may pass, and is no run's failure."""
+    failures = 0
     while True:
         try:
             return await work()
         except StorageUnavailable as error:
+            failures += 1
+            wait_ms = _BACKOFF.delay_ms(failures)
             log.warning("The storage cannot work; trying again in %d ms: %s", wait_ms, error)
         await time.sleep_until(time.now() + wait_ms)
-        wait_ms = min(2 * wait_ms, _RETRY_CAP_MS)

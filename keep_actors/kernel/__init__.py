@@ -6,6 +6,7 @@ grow features that one actor alone wants. `docs/kernel.md` has the promises.
 """
 
 from keep_actors.kernel.actor import Actor, ActorRef
+from keep_actors.kernel.backoff import Backoff
 from keep_actors.kernel.clock import Clock
 from keep_actors.kernel.directory import Directory
 from keep_actors.kernel.errors import ActorDied, ActorError, ActorStopped, AskTimeout, Escalated, MailboxFull
@@ -22,6 +23,7 @@ __all__ = [
     "ActorRef",
     "ActorStopped",
     "AskTimeout",
+    "Backoff",
     "Clock",
     "Directory",
     "Escalated",

@@ -15,6 +15,7 @@ from anyio.abc import TaskGroup, TaskStatus
 from anyio.lowlevel import checkpoint
 
 from keep_actors.kernel.actor import Actor, ActorRef
+from keep_actors.kernel.backoff import doubled_ms
 from keep_actors.kernel.errors import ActorStopped, Escalated
 from keep_actors.kernel.time import Time
 
@@ -265,8 +266,7 @@ class Child(Generic[M]):
             self._on_crash(self.name, crash, self._restarts)
 
     async def _back_off(self) -> None:
-        policy = self._policy
-        wait_ms = min(policy.backoff_ms << (len(self._crashes) - 1), policy.backoff_max_ms)
+        wait_ms = doubled_ms(self._policy.backoff_ms, self._policy.backoff_max_ms, len(self._crashes))
         with anyio.CancelScope() as self._backoff:
             await self._time.sleep_until(self._time.now() + wait_ms)
         self._backoff = None
