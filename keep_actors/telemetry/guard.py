@@ -1,4 +1,4 @@
-"""Which telemetry a runtime uses, and what protects the runtime from it."""
+"""Choose the telemetry of a runtime, and protect the runtime from its errors."""
 
 import logging
 from contextlib import suppress
@@ -16,7 +16,7 @@ Wanted: TypeAlias = Telemetry | list[Telemetry] | tuple[Telemetry, ...] | Litera
 
 
 def chosen(wanted: Wanted) -> Telemetry:
-    """`"auto"` is OpenTelemetry if it is installed, and nothing if not."""
+    """Return the telemetry to use. `"auto"` is OpenTelemetry if it is installed, else none."""
     parts: list[Telemetry] = []
     match wanted:
         case None:
@@ -35,7 +35,7 @@ def chosen(wanted: Wanted) -> Telemetry:
 
 
 class Guarded:
-    """Hands everything to each of its parts. What one of them raises is said once, and changes nothing."""
+    """Pass everything to each of its parts. The first error of a part is logged; no error reaches the runtime."""
 
     def __init__(self, *parts: Telemetry) -> None:
         self._parts = [_Part(each) for each in parts]
@@ -59,7 +59,7 @@ class _Part:
         self._is_blamed = False
 
     def tried(self, whose: object, method: str, /, *arguments: Any, **named: Any) -> Any:
-        """What the method of the telemetry, or of a span of it, returns; None if it raises."""
+        """Call a method of the telemetry, or of one of its spans. Return None if it raises."""
         result: Any = None
         with attempt() as tried:
             result = getattr(whose, method)(*arguments, **named)
@@ -71,7 +71,7 @@ class _Part:
 
 
 class _Spans:
-    """One span in each part. One that did not begin does not end."""
+    """One span in each part. A span that did not begin does not end."""
 
     def __init__(self, made: list[tuple[_Part, Span]]) -> None:
         self._made = made
@@ -80,7 +80,7 @@ class _Spans:
 
     def __enter__(self) -> "_Spans":
         for part, each in self._made:
-            # What `__enter__` returns has `ends`: so a part may be written with `contextmanager`.
+            # The result of `__enter__` has `ends`, so a part may be written with `contextmanager`.
             if (span := part.tried(each, "__enter__")) is not None:
                 self._begun.append((part, each, span))
         return self
@@ -96,5 +96,5 @@ class _Spans:
         if error is not None and not self._has_outcome:
             self.ends(CRASHED if isinstance(error, Exception) else CUT_OFF)
         for part, each, _ in reversed(self._begun):
-            # Without the error: its words may be a payload, and they are no business of a telemetry.
+            # Without the error: its words may quote a payload.
             part.tried(each, "__exit__", None, None, None)

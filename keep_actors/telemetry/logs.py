@@ -1,6 +1,6 @@
-"""Log lines that say whose work they are about, as JSON if wanted. A `Secret` is known by its type, wherever it is.
+"""Log lines with the ids of the run they are about, as JSON if wanted. A `Secret` is recognised by its type anywhere.
 
-The runtime logs with the standard library, below the logger `keep_actors`. Nobody has to use what is here.
+The runtime logs with the standard library, below the logger `keep_actors`. Using this module is optional.
 """
 
 import json
@@ -25,38 +25,39 @@ _KNOWN: Final = {*vars(logging.makeLogRecord({})), "message", "asctime", "taskNa
 
 
 class Work(msgspec.Struct, frozen=True):
-    """On whose behalf a task works."""
+    """The workflow, run and handler that a task works for."""
 
     workflow_id: str = ""
     run_id: str = ""
     handler: str = ""
 
 
-_NOBODY: Final = Work()
-_work: ContextVar[Work] = ContextVar("keep_actors_work", default=_NOBODY)
+_NO_WORK: Final = Work()
+_work: ContextVar[Work] = ContextVar("keep_actors_work", default=_NO_WORK)
 
 
 def begin_work(workflow_id: str, run_id: str = "", handler: str = "") -> None:
-    """From here on this task, and those that it starts, work for these. Called at the beginning of a task."""
+    """Set the ids for this task and the tasks it starts. Called at the beginning of a task."""
     _work.set(Work(workflow_id, run_id, handler))
 
 
 class RunFilter(logging.Filter):
-    """Gives every record `workflow_id`, `run_id` and `handler`; empty outside a run. For a handler, not for a logger:
-    a logger's filters do not see what comes from the loggers below it.
+    """Give every record `workflow_id`, `run_id` and `handler`, empty outside a run.
+
+    Add it to a handler, not to a logger: a logger's filters do not see records of the loggers below it.
     """
 
     def filter(self, record: logging.LogRecord) -> bool:
         work = _work.get()
         for name in _IDS:
-            # What was said with `extra` stays.
+            # A value given with `extra` stays.
             if not hasattr(record, name):
                 setattr(record, name, getattr(work, name))
         return True
 
 
 class JsonFormatter(logging.Formatter):
-    """One object per line: time, level, logger, message, the ids that there are, exception, extra. Never raises."""
+    """One object per line: time, level, logger, message, ids, exception, extra. Never raises."""
 
     def format(self, record: logging.LogRecord) -> str:
         line: dict[str, object] = {
@@ -82,7 +83,7 @@ class JsonFormatter(logging.Formatter):
 
 
 def json_handler(stream: TextIO | None = None) -> logging.Handler:
-    """A handler that writes such lines, with the ids; to standard error unless it is told where."""
+    """Return a handler that writes JSON lines with the ids, to standard error by default."""
     handler = logging.StreamHandler(stream)
     handler.addFilter(RunFilter())
     handler.setFormatter(JsonFormatter())
@@ -90,7 +91,7 @@ def json_handler(stream: TextIO | None = None) -> logging.Handler:
 
 
 def shown(value: object, above: tuple[int, ...] = ()) -> Any:
-    """As JSON can have it, without secrets."""
+    """Return a value as JSON can have it, without secrets."""
     with attempt() as tried:
         said = _shown(value, above)
     return said if tried.error is None else _UNREADABLE
@@ -125,7 +126,7 @@ def _shown(value: object, above: tuple[int, ...]) -> Any:  # noqa: C901  # one c
 
 
 def _message(record: logging.LogRecord) -> str:
-    """A secret among the arguments shows itself as one, in whatever it is: it has no other text."""
+    """Return the text of a record. A secret among its arguments has no text but `[secret]`."""
     for text in (record.getMessage, record.msg.__str__):
         with attempt() as tried:
             said: str = text()

@@ -1,4 +1,4 @@
-"""Every span and every metric there is: `docs/observability.md` has the same tables, by test.
+"""All spans and metrics. A test compares these tables with `docs/observability.md`.
 
 No value comes from a payload, a parameter, a result or a title. The labels of a metric have few values: kinds, statuses
 and the methods of the connectors, which the embedding service chooses. Ids are in spans and logs, not in labels.
@@ -10,13 +10,13 @@ import msgspec
 
 
 class SpanName(msgspec.Struct, frozen=True):
-    """A span, what is known when it begins, and how it may end."""
+    """A span: its attributes, known at its beginning, and its possible outcomes."""
 
     name: str
     attributes: tuple[str, ...]
     outcomes: tuple[str, ...]
     is_root: bool = False
-    """Whoever woke a workflow, a request say, did not cause its run: what is in the file did."""
+    """A root has no parent: the request that woke a workflow did not cause its run; the rows in the file did."""
 
 
 RUN: Final = SpanName(
@@ -41,13 +41,13 @@ CALL: Final = SpanName(
 SPANS: Final = (RUN, ERRAND, PHASE, CALL)
 
 CUT_OFF: Final = "cut_off"
-"""How any span ends whose work was cancelled: a shutdown, or a crash beside it."""
+"""Outcome of a span whose work was cancelled, by a shutdown or a crash beside it."""
 CRASHED: Final = "crashed"
-"""How any span ends that an error of the runtime's own went through."""
+"""Outcome of a span that an error of the runtime itself passed through."""
 
 
 class Metric(msgspec.Struct, frozen=True):
-    """A counter grows; a level goes up and down; a distribution is many values."""
+    """A metric. A counter grows; a level rises and falls; a distribution has many values."""
 
     name: str
     kind: Literal["counter", "level", "distribution"]
@@ -55,7 +55,7 @@ class Metric(msgspec.Struct, frozen=True):
     labels: tuple[str, ...]
     words: str
     per_workflow: bool = False
-    """Has the label `workflow_id` too, where that is switched on."""
+    """With `by_workflow` it has the label `workflow_id` too."""
 
     def labels_for(self, *, by_workflow: bool) -> tuple[str, ...]:
         return (*self.labels, "workflow_id") if by_workflow and self.per_workflow else self.labels
@@ -84,4 +84,4 @@ NOTICES: Final = Metric(
 METRICS: Final = (RUNS, RUN_MS, MUTATIONS, CALL_MS, COMMIT_OPERATIONS, MAILBOX_MESSAGES, ACTIVE, NOTICES)
 
 ATTENTION: Final = Metric("keep.workflows.attention", "level", "workflow", (), "Workflows that wait for a person.")
-"""Asked of the database when Prometheus asks, so only `metrics_app` has it."""
+"""Read from the database at each scrape, so only `metrics_app` has it."""

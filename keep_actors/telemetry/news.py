@@ -1,7 +1,7 @@
-"""What of all that is written down is worth a line in the log: said once, when it is durable, and without its content.
+"""Log lines about committed operations: each once, when durable, with ids and without content.
 
-A message, a problem or a question may quote what a script or a service said, so none of them is here: the ids are, and
-`explain`, `attention` and `proposal` have the words.
+A message, a problem or a question may quote a script or a service, so none is logged: `explain`, `attention` and
+`proposal` have the words.
 """
 
 import logging
@@ -25,11 +25,11 @@ from keep_storage.operations import (
 log = logging.getLogger("keep_actors.news")
 
 _UNKNOWN: Final = {MutationStatus.NEEDS_RECONCILE: logging.WARNING, MutationStatus.INDETERMINATE: logging.ERROR}
-"""The connector is asked, or a person is."""
+"""Warn while the connector can be asked; it is an error when only a person can say."""
 
 
 def tell(operation: Operation[Any], answer: Any) -> None:
-    """Log what is news in an operation that has been committed with this answer."""
+    """Log a committed operation, with its answer, if it is news."""
     if (teller := _NEWS.get(type(operation))) is not None:
         teller(operation, answer)
 
@@ -56,7 +56,7 @@ def _runs_recovered(_: RecoverCrashedRuns, runs: tuple[Run, ...]) -> None:
     for run in runs:
         which = f"Run {run.id} of {run.handler!r} in workflow {run.workflow_id} was cut off"
         if run.status is RunStatus.PAUSED_RECONCILIATION:
-            log.error("%s in a call, and nobody knows whether that happened", which)
+            log.error("%s in a call whose outcome is unknown", which)
         else:
             log.warning("%s: %s", which, run.status)
 
@@ -66,7 +66,7 @@ def _outcome_unknown(_: UpdateMutationStatus, mutation: Mutation) -> None:
     if (level := _UNKNOWN.get(mutation.status)) is not None and not is_checked_again:
         log.log(
             level,
-            "Nobody knows whether %s.%s happened: mutation %s of run %s is %s",
+            "The outcome of %s.%s is unknown: mutation %s of run %s is %s",
             mutation.connector,
             mutation.method,
             mutation.id,
@@ -76,7 +76,7 @@ def _outcome_unknown(_: UpdateMutationStatus, mutation: Mutation) -> None:
 
 
 def _approval_asked(operation: CreateMutation, mutation: Mutation) -> None:
-    # Inside an item the ledger may have known the call, and then nobody is asked.
+    # Inside an item the ledger may know the call already; then no approval is asked for.
     if operation.ask_first is not None and mutation.status is MutationStatus.PENDING:
         approval, call = operation.ask_first.approval_id, f"{mutation.connector}.{mutation.method}"
         log.warning("Run %s asks a person whether it may call %s: %s", mutation.run_id, call, approval)

@@ -1,4 +1,4 @@
-"""What the runtime asks of a telemetry. Called from the event loop: it keeps or queues, and never waits."""
+"""The runtime's side of telemetry. Called from the event loop: keep or queue, never wait."""
 
 from types import TracebackType
 from typing import Final, Protocol, TypeAlias
@@ -7,7 +7,7 @@ AttributeValue: TypeAlias = str | int
 
 
 class Span(Protocol):
-    """Something that takes a while, for the length of a `with` block."""
+    """A piece of work, for the length of a `with` block."""
 
     def __enter__(self) -> "Span": ...
 
@@ -16,21 +16,21 @@ class Span(Protocol):
     ) -> None: ...
 
     def ends(self, outcome: str, failure: str = "", /) -> None:
-        """What came of it, and the class of failure if it is one. Called once, before the block ends."""
+        """Say the outcome, and the class of failure if it is one. Called once, before the block ends."""
 
 
 class Telemetry(Protocol):
-    """Spans and metrics, by the names of `keep_actors.telemetry.names`. What is not of interest is left alone."""
+    """Spans and metrics, by the names of `keep_actors.telemetry.names`. `OpenTelemetry` is the one of the product."""
 
     def span(self, name: str, /, **attributes: AttributeValue) -> Span:
-        """Begins with the `with` block. Inside another in the same task, or in a task that it started: its child."""
+        """Begin with the `with` block: a child of the current span of this task, or of the task that started it."""
         ...
 
     def count(self, name: str, amount: int = 1, /, **labels: str) -> None:
-        """So many more, or fewer."""
+        """Add to a counter or a level."""
 
     def observe(self, name: str, value: int, /, **labels: str) -> None:
-        """One more value of a distribution."""
+        """Add a value to a distribution."""
 
 
 class _NoSpan:
@@ -50,7 +50,7 @@ NO_SPAN: Final = _NoSpan()
 
 
 class NoTelemetry:
-    """Keeps nothing, and costs next to nothing."""
+    """Keep nothing, at next to no cost."""
 
     __slots__ = ()
 

@@ -157,7 +157,7 @@ async def test_an_unknown_outcome_is_an_error(lines: Lines) -> None:
     async with world(fake) as box:
         await one(box, script(mutate=ADD))
     assert [level for level, _ in lines.news] == ["ERROR", "WARNING"]
-    assert lines.news[0][1].startswith("Nobody knows whether fake.add happened")
+    assert lines.news[0][1].startswith("The outcome of fake.add is unknown")
 
 
 async def test_a_question_to_a_person_is_told(lines: Lines) -> None:
@@ -216,7 +216,7 @@ async def test_what_a_dead_process_left_is_told_at_the_next_start(lines: Lines, 
         await box.settle()
     [(level, message)] = lines.news
     assert level == "ERROR"
-    assert message.endswith("was cut off in a call, and nobody knows whether that happened")
+    assert message.endswith("was cut off in a call whose outcome is unknown")
 
 
 # The formatter.
