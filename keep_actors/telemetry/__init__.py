@@ -1,6 +1,7 @@
-"""What a runtime tells those who operate it: spans, metrics, log lines. Never what a script or a connector says.
+"""Spans, metrics and log lines for operators. None of them quotes a script or a connector.
 
-Nothing here needs a library to be imported: `OpenTelemetry` and `PrometheusMetrics` ask for theirs when they are made.
+Spans and metrics go to OpenTelemetry's API; Prometheus is behind OpenTelemetry's exporter. Both are optional, and are
+imported when `OpenTelemetry` or `PrometheusMetrics` is made, not before.
 """
 
 from keep_actors.telemetry.guard import Guarded, Wanted, chosen
@@ -10,7 +11,7 @@ from keep_actors.telemetry.prometheus import PrometheusMetrics, metrics_app
 from keep_actors.telemetry.protocol import NO_TELEMETRY, AttributeValue, NoTelemetry, Span, Telemetry
 
 Value = AttributeValue
-"""The earlier name of `AttributeValue`, which the sandbox uses for another thing."""
+"""The earlier name of `AttributeValue`."""
 
 __all__ = [
     "NO_TELEMETRY",

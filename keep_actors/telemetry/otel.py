@@ -1,7 +1,7 @@
-"""Spans and metrics for OpenTelemetry. Needs its API alone; without an SDK in the process, that keeps nothing."""
+"""Spans and metrics for OpenTelemetry's API, which keeps nothing unless the process has an SDK."""
 
 from contextvars import Token
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from keep_actors.telemetry.names import METRICS, SPANS, Metric
 from keep_actors.telemetry.protocol import AttributeValue, Span
@@ -14,10 +14,13 @@ _NAME = "keep_actors"
 
 
 class OpenTelemetry:
-    """Uses the process's providers unless it is given others. With `by_workflow`, metrics have a label for each.
+    """Use the process's providers, or those given. With `by_workflow`, metrics have the label `workflow_id` too.
 
-    Raises `ImportError` if the library is not there.
+    Raises `ImportError` if opentelemetry-api is not installed.
     """
+
+    label_prefix: ClassVar[str] = "keep."
+    """Precedes every label of a metric."""
 
     def __init__(
         self,
@@ -34,28 +37,43 @@ class OpenTelemetry:
                 "OpenTelemetry is not installed: pip install 'keep-actors[telemetry]' (opentelemetry-api)"
             ) from error
         self._tracer = trace.get_tracer(_NAME, tracer_provider=tracer_provider)
-        meter = metrics.get_meter(_NAME, meter_provider=meter_provider)
-        self._nowhere = Context()
+        self._meter = metrics.get_meter(_NAME, meter_provider=meter_provider)
+        self._no_parent = Context()
         self._roots = {each.name for each in SPANS if each.is_root}
         self._labels = {each.name: set(each.labels_for(by_workflow=by_workflow)) for each in METRICS}
-        self._instruments: dict[str, Any] = {each.name: _instrument(meter, each) for each in METRICS}
+        self._instruments: dict[str, Any] = {each.name: self._instrument(each) for each in METRICS}
 
     def span(self, name: str, /, **attributes: AttributeValue) -> Span:
-        return _Span(self._tracer, name, self._nowhere if name in self._roots else None, _prefixed(attributes))
+        parent = self._no_parent if name in self._roots else None
+        return _Span(self._tracer, name, parent, {f"keep.{key}": value for key, value in attributes.items()})
 
     def count(self, name: str, amount: int = 1, /, **labels: str) -> None:
-        self._instruments[name].add(amount, self._chosen(name, labels))
+        self._instruments[name].add(amount, self._kept(name, labels))
 
     def observe(self, name: str, value: int, /, **labels: str) -> None:
-        self._instruments[name].record(value, self._chosen(name, labels))
+        self._instruments[name].record(value, self._kept(name, labels))
 
-    def _chosen(self, name: str, labels: dict[str, str]) -> dict[str, AttributeValue]:
+    def unit(self, metric: Metric) -> str:
+        """Return the unit of a metric in the notation of UCUM."""
+        return metric.unit if metric.unit == "ms" else f"{{{metric.unit}}}"
+
+    def _kept(self, name: str, labels: dict[str, str]) -> dict[str, str]:
         known = self._labels[name]
-        return _prefixed({key: value for key, value in labels.items() if key in known})
+        return {f"{self.label_prefix}{key}": value for key, value in labels.items() if key in known}
+
+    def _instrument(self, metric: Metric) -> object:
+        unit = self.unit(metric)
+        match metric.kind:
+            case "counter":
+                return self._meter.create_counter(metric.name, unit, metric.words)
+            case "level":
+                return self._meter.create_up_down_counter(metric.name, unit, metric.words)
+            case "distribution":
+                return self._meter.create_histogram(metric.name, unit, metric.words)
 
 
 class _Span:
-    """Begins and becomes the current one with the block, so that what a connector traces is inside."""
+    """Begins and becomes current with the block, so that spans of a connector are its children."""
 
     def __init__(
         self, tracer: "trace.Tracer", name: str, parent: "Context | None", attributes: dict[str, AttributeValue]
@@ -91,18 +109,3 @@ class _Span:
         assert self._token is not None, "a span ends after it began"
         context.detach(self._token)
         self._span.end()
-
-
-def _instrument(meter: "metrics.Meter", metric: Metric) -> object:
-    unit = metric.unit if metric.unit == "ms" else f"{{{metric.unit}}}"
-    match metric.kind:
-        case "counter":
-            return meter.create_counter(metric.name, unit, metric.words)
-        case "level":
-            return meter.create_up_down_counter(metric.name, unit, metric.words)
-        case "distribution":
-            return meter.create_histogram(metric.name, unit, metric.words)
-
-
-def _prefixed(attributes: dict[str, Any]) -> dict[str, AttributeValue]:
-    return {f"keep.{key}": value for key, value in attributes.items()}

@@ -1,82 +1,100 @@
-"""Metrics for Prometheus, in a registry of their own, and the endpoint that serves them."""
+"""Metrics for Prometheus, through OpenTelemetry's exporter, and the endpoint that serves them."""
 
-from collections.abc import Awaitable, Callable, MutableMapping
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+import sys
+from collections.abc import Awaitable, Callable, MutableMapping, Sequence
+from typing import Any, Final, Protocol, TypeAlias
 
 from keep_actors.kernel.foreign_code import attempt
 from keep_actors.telemetry.names import ATTENTION, METRICS, Metric
+from keep_actors.telemetry.otel import OpenTelemetry
 from keep_actors.telemetry.protocol import NO_SPAN, AttributeValue, Span
 
-if TYPE_CHECKING:
-    from keep_actors.api.keep import Keep
-
-_MS: Final = (1, 5, 10, 25, 50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000, 30_000, 60_000, 300_000)
-_MANY: Final = (0, 1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1_024)
+_MS: Final = (1.0, 5.0, 10.0, 25.0, 50.0, 100.0, 250.0, 500.0, 1e3, 2.5e3, 5e3, 1e4, 3e4, 6e4, 3e5)
+_MANY: Final = (0.0, *(2.0**power for power in range(11)))
 
 Scope: TypeAlias = MutableMapping[str, Any]
 App: TypeAlias = Callable[[Scope, Callable[[], Awaitable[Scope]], Callable[[Scope], Awaitable[None]]], Awaitable[None]]
 
 
-class PrometheusMetrics:
-    """Keeps the metrics until they are asked for; spans it lets be. With `by_workflow`, each has its own label.
+class _OfWorkflow(Protocol):
+    @property
+    def workflow_id(self) -> str: ...
 
-    Raises `ImportError` if the library is not there.
+
+class KnowsAttention(Protocol):
+    """The part of `Keep` that `metrics_app` asks."""
+
+    async def attention(self) -> Sequence[_OfWorkflow]: ...
+
+
+class PrometheusMetrics(OpenTelemetry):
+    """Keep the metrics until Prometheus asks, in a registry of their own; keep no spans.
+
+    Raises `ImportError` if the exporter is not installed.
     """
+
+    label_prefix = ""
 
     def __init__(self, *, by_workflow: bool = False) -> None:
         try:
             import prometheus_client
+            from opentelemetry.exporter.prometheus import PrometheusMetricReader
+            from opentelemetry.sdk.metrics import Counter, Histogram, MeterProvider
+            from opentelemetry.sdk.metrics.view import ExplicitBucketHistogramAggregation, View
         except ImportError as error:
             raise ImportError(
-                "prometheus_client is not installed: pip install 'keep-actors[prometheus]' (prometheus-client)"
+                "OpenTelemetry's Prometheus exporter is not installed: pip install 'keep-actors[prometheus]'"
             ) from error
         self._client = prometheus_client
         self.registry = prometheus_client.CollectorRegistry()
-        self._labels = {each.name: each.labels_for(by_workflow=by_workflow) for each in METRICS}
-        self._series: dict[str, Any] = {each.name: self._made(each) for each in METRICS}
+        reader = PrometheusMetricReader(
+            disable_target_info=True,
+            scope_info_enabled=False,
+            registry=self.registry,
+            # By default one series takes the rest after 2,000, and `by_workflow` promises one for each workflow.
+            cardinality_limits=dict.fromkeys((Counter, Histogram), sys.maxsize),
+        )
+        views = [
+            View(
+                instrument_name=each.name,
+                aggregation=ExplicitBucketHistogramAggregation(_MS if each.unit == "ms" else _MANY),
+            )
+            for each in METRICS
+            if each.kind == "distribution"
+        ]
+        meters = MeterProvider([reader], shutdown_on_exit=False, views=views)
+        super().__init__(meter_provider=meters, by_workflow=by_workflow)
+        self._attention: prometheus_client.Gauge | None = None
 
     def span(self, name: str, /, **_: AttributeValue) -> Span:  # noqa: ARG002
         return NO_SPAN
 
-    def count(self, name: str, amount: int = 1, /, **labels: str) -> None:
-        self._one(name, labels).inc(amount)
-
-    def observe(self, name: str, value: int, /, **labels: str) -> None:
-        self._one(name, labels).observe(value)
+    def unit(self, metric: Metric) -> str:  # noqa: ARG002
+        """Return none: the exporter would append it to the name (`keep_run_ms_milliseconds`)."""
+        return ""
 
     def attention(self, workflows: float) -> None:
-        """So many workflows wait for a person. Until this is called there is no such metric: 0 would be a guess."""
-        if ATTENTION.name not in self._series:
-            self._labels[ATTENTION.name] = ()
-            self._series[ATTENTION.name] = self._made(ATTENTION)
-        self._series[ATTENTION.name].set(workflows)
+        """Set how many workflows wait for a person. Until then the metric is absent: 0 would be a guess."""
+        if self._attention is None:
+            # Not OpenTelemetry's gauge, which refuses NaN and would go on showing the last number.
+            name = ATTENTION.name.replace(".", "_")
+            self._attention = self._client.Gauge(name, ATTENTION.words, registry=self.registry)
+        self._attention.set(workflows)
 
     @property
     def content_type(self) -> str:
         return self._client.CONTENT_TYPE_LATEST
 
     def text(self) -> str:
-        """What Prometheus reads."""
+        """Return the metrics as Prometheus reads them."""
         return self._client.generate_latest(self.registry).decode()
 
-    def _made(self, metric: Metric) -> object:
-        name, labels = metric.name.replace(".", "_"), self._labels[metric.name]
-        match metric.kind:
-            case "counter":
-                return self._client.Counter(name, metric.words, labels, registry=self.registry)
-            case "level":
-                return self._client.Gauge(name, metric.words, labels, registry=self.registry)
-            case "distribution":
-                buckets = _MS if metric.unit == "ms" else _MANY
-                return self._client.Histogram(name, metric.words, labels, registry=self.registry, buckets=buckets)
 
-    def _one(self, name: str, labels: dict[str, str]) -> Any:
-        series, known = self._series[name], self._labels[name]
-        return series.labels(*(labels[each] for each in known)) if known else series
+def metrics_app(metrics: PrometheusMetrics, keep: Callable[[], KnowsAttention] | None = None) -> App:
+    """Return an ASGI application that answers every request with the metrics.
 
-
-def metrics_app(metrics: PrometheusMetrics, keep: "Callable[[], Keep] | None" = None) -> App:
-    """An ASGI application that answers every request with the metrics. It asks `keep()` how many wait for a person."""
+    With `keep`, it asks `keep().attention()` how many workflows wait for a person.
+    """
 
     async def app(scope: Scope, _: object, send: Callable[[Scope], Awaitable[None]]) -> None:
         if scope["type"] != "http":

@@ -34,6 +34,8 @@ LICENCES: Final = {
     "httpx": "BSD-3-Clause",
     "msgspec": "BSD-3-Clause",
     "opentelemetry-api": "Apache-2.0",
+    "opentelemetry-exporter-prometheus": "Apache-2.0",
+    "opentelemetry-sdk": "Apache-2.0",
     "prometheus-client": "Apache-2.0 AND BSD-2-Clause",
     "quickjs-ng": "MIT",
     "tree-sitter": "MIT",

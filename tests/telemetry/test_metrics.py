@@ -145,6 +145,28 @@ async def test_workflows_have_their_own_series_if_that_is_switched_on() -> None:
     )
 
 
+def test_prometheus_has_the_names_and_labels_of_the_documentation_and_no_others() -> None:
+    metrics = PrometheusMetrics()
+    for each in METRICS:
+        labels = dict.fromkeys(each.labels_for(by_workflow=True), "x")
+        (metrics.observe if each.kind == "distribution" else metrics.count)(each.name, 300, **labels)
+    samples = [line.rpartition(" ")[0] for line in metrics.text().splitlines() if not line.startswith("#")]
+    ends = {"counter": ("_total",), "level": ("",), "distribution": ("_bucket", "_count", "_sum")}
+    shown = {each.partition("{")[0] for each in samples}
+    assert shown == {f"{each.name.replace('.', '_')}{end}" for each in METRICS for end in ends[each.kind]}
+    assert 'keep_runs_total{failure="x",kind="x",status="x"}' in samples
+    assert value(metrics.text(), 'keep_run_ms_bucket{kind="x",le="250.0"}') == 0
+    assert value(metrics.text(), 'keep_run_ms_bucket{kind="x",le="500.0"}') == 1
+    assert value(metrics.text(), 'keep_commit_operations_bucket{le="512.0"}') == 1
+
+
+def test_as_many_workflows_as_there_are_have_a_series() -> None:
+    metrics = PrometheusMetrics(by_workflow=True)
+    for number in range(2_500):
+        metrics.count("keep.runs", kind="job", status="committed", failure="", workflow_id=f"wf_{number}")
+    assert metrics.text().count("keep_runs_total{") == 2_500
+
+
 async def test_the_runtime_tells_exactly_what_the_tables_list(caplog: pytest.LogCaptureFixture) -> None:
     strict = Strict()
     fake = planned()
