@@ -1,25 +1,31 @@
-"""`keep demo`: what this library promises, shown on this machine in less than a minute, and checked."""
+"""`keep demo`: the promises of this library, shown on this machine in less than a minute, and checked."""
 
 import shutil
 import signal
 import sys
 from pathlib import Path
-from types import FrameType
-from typing import Final, NoReturn, assert_never
+from typing import Any, Final
 
+import anyio
 import click
 
 from keep_actors.cli.exits import Exit, Stopped
 from keep_actors.cli.options import json_option
 from keep_actors.cli.terminal import json_line, plain, show, style
-from keep_actors.demo.folder import Folder, NotOurs
-from keep_actors.demo.processes import Broken
-from keep_actors.demo.stage import PACE_S, play
-from keep_actors.demo.steps import Began, Killed, Payment, Seen, Started, Step, Summary
-from keep_actors.demo.story import Line, Tone
-from keep_actors.demo.tricks import INVOICES
+from keep_actors.demo.stage import PACE_S, DemoFailed, Stage, claim
 
-_COLOURS: Final[dict[Tone, str]] = {"plain": "", "good": "green", "doubt": "yellow", "trick": "magenta"}
+_TONES: Final = {"good": "green", "doubt": "yellow", "trick": "magenta"}
+_BEGAN: Final = """Three workflows on one SQLite file, and services that misbehave on purpose
+  {folder}/keep.db         the ledger of the runtime
+  {folder}/outside.jsonl   what happens at the bank and the others, apart from the ledger
+  {folder}/*.js            the workflows, to read"""
+_KILLED: Final = """The runtime is killed now: SIGKILL, process {pid} (exit {exit_code})
+  the bank    {payment} is booked {outside} time(s)
+  the ledger  {payment} is {ledger}: sent, and no answer is recorded"""
+_PAYMENTS: Final = """What happened, on both sides
+  payment   amount    at the bank  in the ledger  how it is known"""
+_SURE: Final = "Nothing was repeated, and nothing was lost."
+_OPEN: Final = "One question is open: has the courier left with {about}? Only a person can find out."
 
 
 @click.command()
@@ -43,99 +49,68 @@ def demo(folder: Path, fast: bool, as_json: bool) -> None:
     keep demo
     keep demo --fast --json | tail -1
     """
-    signal.signal(signal.SIGTERM, _interrupted)
-    tell = _tell_json if as_json else _tell
+    signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
     try:
-        summary = play(Folder(folder), tell, _program(), pace_s=0 if fast else PACE_S)
-    except (NotOurs, Broken) as error:
+        lock = claim(folder)
+        stage = Stage(folder, _tell_json if as_json else _tell, 0 if fast else PACE_S)
+        is_true = anyio.run(stage.play, _program())
+        lock.give_up()
+    except DemoFailed as error:
         raise Stopped(Exit.WRONG, str(error)) from None
-    tell(summary)
-    sys.exit(Exit.WRONG if summary.problems else Exit.OK)
+    sys.exit(Exit.OK if is_true else Exit.WRONG)
 
 
 def _program() -> list[str]:
-    """How this command is called here, so that what is shown can be typed as it stands."""
+    """Return how this command is called here, so that the commands it shows can be typed as they stand."""
     called, found = Path(sys.argv[0]), shutil.which("keep")
     if found is not None and called.exists() and called.samefile(found):
         return ["keep"]
     return [str(called)] if called.name == "keep" else ["python", "-m", "keep_actors"]
 
 
-def _interrupted(_: int, __: FrameType | None) -> NoReturn:
-    raise KeyboardInterrupt
-
-
-def _tell_json(step: Step) -> None:
-    show(json_line(step))
+def _tell_json(step: str, /, **facts: Any) -> None:
+    show(json_line({"step": step, **facts}))
     sys.stdout.flush()
 
 
-def _tell_began(folder: str) -> None:
-    show(style("Three workflows on one SQLite file, and services that misbehave on purpose", "cyan", bold=True))
-    show(f"  {plain(folder)}/keep.db         the ledger of the runtime")
-    show(f"  {plain(folder)}/outside.jsonl   what happens at the bank and the others, a process apart")
-    show(f"  {plain(folder)}/*.js            the workflows, to read")
-
-
-def _tell(step: Step) -> None:
+def _tell(step: str, /, **facts: Any) -> None:
     match step:
-        case Began():
-            _tell_began(step.folder)
-        case Started():
-            again = "A runtime starts" if step.life == 1 else "A runtime starts again, on the same file"
-            show()
-            show(style(f"{again} (process {step.pid}, sandbox {step.sandbox})", "cyan", bold=True))
-            if step.sandbox != "jailed" and step.life == 1:
+        case "began":
+            _show(_BEGAN.format(folder=plain(facts["folder"])), "cyan")
+        case "started":
+            again = "" if facts["life"] == 1 else " again, on the same file"
+            _show("\nA runtime starts{0} (process {pid}, sandbox {sandbox})".format(again, **facts), "cyan")
+            if facts["sandbox"] != "jailed" and facts["life"] == 1:
                 show("  This machine has no jail for scripts. These can be trusted; others could not.")
-        case Seen():
-            _tell_line(step.line)
-        case Killed():
-            _tell_killed(step)
-        case Payment():
-            _tell_payment(step)
-        case Summary():
-            _tell_summary(step)
-        case _:
-            assert_never(step)
+        case "seen":
+            line, colour = facts["line"], _TONES.get(facts["line"].tone)
+            words = style(plain(line.words), colour) if colour else plain(line.words)
+            show(f"  {plain(line.who):<13}  {plain(line.about):<8}  {words}")
+        case "killed":
+            _show("\n" + _KILLED.format(**facts), "red")
+        case "payment":
+            if facts["invoice"] == "inv-1":
+                _show("\n" + _PAYMENTS, "cyan")
+            once = style("1 time", "green") if facts["outside"] == 1 else style(f"{facts['outside']} times", "red")
+            show("  {invoice:<8}  {amount:>3} EUR   {0}       {ledger:<13}  {how}".format(once, **facts))
+        case "summary":
+            _tell_summary(**facts)
     sys.stdout.flush()
 
 
-def _tell_line(line: Line) -> None:
-    colour = _COLOURS[line.tone]
-    words = style(plain(line.words), colour) if colour else plain(line.words)
-    show(f"  {plain(line.who):<13}  {plain(line.about):<8}  {words}")
-
-
-def _tell_killed(step: Killed) -> None:
-    show()
-    show(style(f"The runtime is killed now: SIGKILL, process {step.pid} (exit {step.exit_code})", "red", bold=True))
-    show(f"  the bank    {step.payment} is booked {step.outside} time(s)")
-    show(f"  the ledger  {step.payment} is {step.ledger}: sent, and no answer is recorded")
-
-
-def _tell_payment(step: Payment) -> None:
-    if step.invoice == "inv-1":
-        show()
-        show(style("What happened, on both sides", "cyan", bold=True))
-        show("  payment   amount    at the bank  in the ledger  how it is known")
-    once = style(f"{step.outside} time", "green") if step.outside == 1 else style(f"{step.outside} times", "red")
-    show(f"  {step.invoice:<8}  {step.amount:>3} EUR   {once}       {step.ledger:<13}  {step.how}")
-
-
-def _tell_summary(step: Summary) -> None:
-    show()
-    if step.problems:
-        show(style("This is not as it should be:", "red", bold=True))
-        for each in step.problems:
-            show(f"  {plain(each)}")
+def _tell_summary(*, problems: list[str], about: str, commands: list[dict[str, str]], **counts: Any) -> None:
+    if problems:
+        _show("\n".join(["\nThis is not as it should be:", *(f"  {plain(each)}" for each in problems)]), "red")
         return
-    mails = f"{step.mails} mails: {step.rows} rows, {step.digests} digest"
-    show(f"{len(INVOICES)} invoices: {step.payments} payments. {mails}.")
-    show(style("Nothing was repeated, and nothing was lost.", "green", bold=True))
-    show(
-        style(
-            f"One question is open: has the courier left with {step.about}? Nobody can be asked.", "yellow", bold=True
-        )
-    )
-    for command in step.commands:
-        show(f"  {command.what:<14}{plain(command.line)}")
+    show("\n5 invoices: {payments} payments. 3 mails: {rows} rows, {digests} digest.".format(**counts))
+    _show(_SURE, "green")
+    _show(_OPEN.format(about=about), "yellow")
+    for command in commands:
+        show(f"  {command['what']:<14}{plain(command['line'])}")
+
+
+def _show(text: str, colour: str) -> None:
+    """Show a text, its first line in colour, after an empty line if it begins with one."""
+    start = len(text) - len(text.lstrip("\n"))
+    first, *rest = text[start:].split("\n")
+    show("\n".join(["\n" * start + style(first, colour, bold=True), *rest]))

@@ -1,7 +1,4 @@
-"""`keep demo`: three workflows, services that misbehave on purpose, a SIGKILL in the middle of a payment.
-
-`connectors` is for `keep run --connectors keep_actors.demo:connectors`: with it the workflows of a demo go on.
-"""
+"""`keep demo`: three workflows, services that misbehave on purpose, and a SIGKILL in the middle of a payment."""
 
 import os
 from pathlib import Path
@@ -12,8 +9,7 @@ if TYPE_CHECKING:
 
 
 def connectors() -> "list[Connector]":
-    """The demo's mailbox, sheets, bank and courier, in the folder that `KEEP_DEMO` names, or in `keep-demo`."""
-    from keep_actors.demo.folder import Folder
+    """Return the demo's services for `keep run`, in the folder named by `KEEP_DEMO`, or in `keep-demo`."""
     from keep_actors.demo.services import connectors_in
 
-    return connectors_in(Folder(Path(os.environ.get("KEEP_DEMO", "keep-demo"))))
+    return connectors_in(Path(os.environ.get("KEEP_DEMO", "keep-demo")))

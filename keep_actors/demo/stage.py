@@ -1,177 +1,162 @@
-"""The demo itself: start, watch, kill in the middle of a payment, start again, compare, leave one question open.
+"""The demo: start a runtime, kill it in the middle of a payment, start it again, compare, leave one question open."""
 
-What is told comes from two files: the runtime's ledger, and the book of what happened outside. The runtime is not
-asked.
-"""
-
-import json
-import os
 import shlex
+import sys
 import time
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Final
 
-from keep_actors.demo import ledger, verdict
-from keep_actors.demo.folder import Folder
-from keep_actors.demo.ledger import Facts
-from keep_actors.demo.outside import read
-from keep_actors.demo.processes import Broken, Child, Processes
-from keep_actors.demo.steps import Began, Command, Killed, Payment, Seen, Started, Step, Summary
-from keep_actors.demo.story import how, misbehaved, told
-from keep_actors.demo.tricks import INVOICES, KILLED, MAILS, UNANSWERED
-from keep_actors.demo.verdict import Outside, effects
-from keep_storage.doctor import examine
+import anyio
+import anyio.abc
 
-WITHIN_S: Final = 50
-"""Whatever hangs is killed then: nobody waits for longer than a minute."""
+from keep_actors.demo import account
+from keep_actors.demo.account import INVOICES
+from keep_actors.demo.services import KILLED, MARK, UNANSWERED, read_outside, scripts
+from keep_storage.doctor import examine
+from keep_storage.errors import StorageOwned
+from keep_storage.ownership import Ownership, owner_of
 
 PACE_S: Final = 0.8
-"""How long a service takes to answer when somebody is to read along."""
-
+"""How long a service takes to answer when a person reads along."""
+_WITHIN_S: Final = 50
 _LOOK_S: Final = 0.03
 
-Tell = Callable[[Step], None]
+
+class DemoFailed(Exception):
+    """The demo cannot begin or go on. The text is for people."""
 
 
-def play(folder: Folder, tell: Tell, keep: list[str], *, pace_s: float) -> Summary:
-    """Play it. `keep` is how the command is called here. Raises `NotOurs` and `Broken`."""
-    began = time.monotonic()
-    lock = folder.begin()
+def claim(folder: Path) -> Ownership:
+    """Make the folder, or empty one of an earlier demo, and write the scripts. Raises `DemoFailed`."""
+    db, mark = folder / "keep.db", folder / MARK
+    if folder.exists() and not mark.is_file() and (not folder.is_dir() or any(folder.iterdir())):
+        raise DemoFailed(f"{folder} is no demo's folder, and nothing in it is touched. Name another: --dir")
     try:
-        tell(Began(str(folder.path)))
-        with Processes(folder, WITHIN_S) as processes:
-            try:
-                killed, sandbox = _Play(folder, processes, tell).lives(pace_s)
-            except Broken:
-                if not processes.is_late:
-                    raise
-                raise Broken(f"It took longer than {WITHIN_S} s. What there is of it is in {folder.path}.") from None
-        outside, found = read(folder.outside), ledger.facts(folder.db)
-        for each in _payments(outside, found):
-            tell(each)
-        unhealthy = examine(folder.db).problems
-        wrong = verdict.problems(outside, found, killed.exit_code, unhealthy)
-        took_ms = int((time.monotonic() - began) * 1000)
-        return _summary(outside, found, wrong, _commands(folder, sandbox, keep), took_ms)
-    finally:
-        os.close(lock)
+        folder.mkdir(parents=True, exist_ok=True)
+        mark.touch()
+        lock = Ownership.take(mark)
+        if (owner := owner_of(db)) is not None:
+            raise DemoFailed(f"A runtime has {db} (process {owner}). End it, or name another folder: --dir")
+        for each in [*folder.glob("keep.db*"), folder / "outside.jsonl", folder / "runtime.log"]:
+            each.unlink(missing_ok=True)
+        for name, source in scripts().items():
+            (folder / name).write_text(source, "utf-8")
+    except StorageOwned:
+        raise DemoFailed(f"Another demo is running in {folder}. Wait for its end, or name another: --dir") from None
+    except OSError as error:
+        raise DemoFailed(f"{folder} cannot be used: {error.strerror}. Name another folder: --dir") from None
+    return lock
 
 
-class _Play:
-    """Two lives of a runtime, and what is told meanwhile."""
+class Stage:
+    """One demo in a folder that was claimed. `tell` is given each step and its facts."""
 
-    def __init__(self, folder: Folder, processes: Processes, tell: Tell) -> None:
-        self._folder = folder
-        self._processes = processes
-        self._tell = tell
+    def __init__(self, folder: Path, tell: Callable[..., None], pace_s: float) -> None:
+        self._folder, self._db, self._tell, self._pace_s = folder, folder / "keep.db", tell, pace_s
         self._seen = 0
-        self._sent: set[str] = set()
-        self._tricks = 0
+        self._played: set[str] = set()
 
-    def lives(self, pace_s: float) -> tuple[Killed, str]:
-        """How the first one ended, and the sandbox that this machine has."""
-        services, _ = self._processes.start("outside", str(pace_s))
-        first, _ = self._start(1)
-        self._follow(first, self._is_in_the_middle)
-        self._tell_tricks()
-        time.sleep(pace_s)
-        killed = self._kill(first)
-        self._tell(killed)
-        second, sandbox = self._start(2)
-        self._follow(second, lambda: verdict.is_done(ledger.facts(self._folder.db)))
-        code = second.end()
-        self._look()
-        services.end()
-        if code != 0:
-            raise Broken(f"The runtime ended with {code}. Its words are in {self._folder.log}.")
-        return killed, sandbox
+    async def play(self, keep: list[str]) -> bool:
+        """Play it, and return True if all its claims hold. `keep` is how the command is called here."""
+        began = time.monotonic()
+        self._tell("began", folder=str(self._folder))
+        try:
+            with anyio.fail_after(_WITHIN_S):
+                exit_code, sandbox = await self._lives()
+        except TimeoutError:
+            raise self._failed(f"It took longer than {_WITHIN_S} s.") from None
+        there = account.outside(self._folder)
+        for number, amount in INVOICES.items():
+            calls, times = account.calls_about(self._db, number), there[f"bank {number} {amount}"]
+            ledger, how = calls[-1].status, account.how_known(calls)
+            self._tell("payment", invoice=number, amount=amount, outside=times, ledger=ledger, how=how)
+        counts = Counter(each["service"] for each in read_outside(self._folder) if each["what"] == "effect")
+        wrong = list(account.problems(there, account.ledger(self._db), exit_code, examine(self._db).problems))
+        self._tell(
+            "summary",
+            problems=wrong,
+            payments=counts["bank"],
+            rows=counts["sheets"],
+            digests=counts["mail"],
+            couriers=counts["courier"],
+            took_ms=int((time.monotonic() - began) * 1000),
+            question=account.calls_about(self._db, UNANSWERED)[-1].id,
+            about=UNANSWERED,
+            commands=[{"what": what, "line": line} for what, line in self._commands(keep, sandbox)],
+        )
+        return not wrong
 
-    def _start(self, life: int) -> tuple[Child, str]:
-        child, said = self._processes.start("life")
-        started = Started(life, child.pid, json.loads(said)["sandbox"])
-        self._tell(started)
-        return child, started.sandbox
+    async def _lives(self) -> tuple[int, str]:
+        """Kill a runtime in the middle of a payment; let the next one finish. Return the exit code and the sandbox."""
+        async with self._runtime(1) as (first, _):
+            await self._follow(first, lambda: self._booked() > 0)
+            await anyio.sleep(self._pace_s)
+            first.kill()
+            code = await first.wait()
+        status = account.calls_about(self._db, KILLED)[-1].status
+        self._tell("killed", pid=first.pid, exit_code=code, payment=KILLED, outside=self._booked(), ledger=status)
+        async with self._runtime(2) as (second, sandbox):
+            await self._follow(second, lambda: account.is_done(self._db))
+        if second.returncode != 0:
+            raise self._failed(f"The runtime ended with {second.returncode}.")
+        return code, sandbox
 
-    def _is_in_the_middle(self) -> bool:
-        """The bank has it, and nobody has told the runtime."""
-        return KILLED in self._sent and effects(read(self._folder.outside), "bank")[KILLED] > 0
+    @asynccontextmanager
+    async def _runtime(self, life: int) -> AsyncIterator[tuple[anyio.abc.Process, str]]:
+        """A runtime that has started, and its sandbox. It ends with its standard input, however the demo ends.
 
-    def _follow(self, child: Child, is_enough: Callable[[], bool]) -> None:
-        """Tell what the ledger says as it is written."""
-        while not is_enough():
-            if child.has_ended:
-                raise Broken(f"The runtime ended by itself. Its words are in {self._folder.log}.")
-            time.sleep(_LOOK_S)
-            self._look()
+        It has a session of its own: a Ctrl-C in a terminal reaches the demo alone.
+        """
+        command = [sys.executable, "-P", "-m", "keep_actors.demo.life", str(self._folder), str(self._pace_s)]
+        with (self._folder / "runtime.log").open("ab") as log:
+            async with await anyio.open_process(command, stderr=log, start_new_session=True) as process:
+                assert process.stdout is not None, "open_process makes a pipe"
+                try:
+                    sandbox = (await process.stdout.receive()).decode().strip()
+                except anyio.EndOfStream:
+                    raise self._failed("The runtime did not start.") from None
+                self._tell("started", life=life, pid=process.pid, sandbox=sandbox)
+                yield process, sandbox
 
-    def _look(self) -> None:
-        for entry in ledger.entries(self._folder.db, self._seen):
-            self._seen = entry.seq
-            line = told(entry)
-            if line is None:
-                continue
-            if entry.operation == "create_mutation":
-                self._sent.add(line.about)
-            else:
-                # What the services did comes before what the ledger learned from it.
-                self._tell_tricks()
-            self._tell(Seen(line))
+    async def _follow(self, runtime: anyio.abc.Process, is_enough: Callable[[], bool]) -> None:
+        """Tell the news of the ledger as it is written, each trick before what the ledger learned from it."""
+        enough = False
+        while not enough:
+            enough = is_enough()
+            for entry, line in account.news(self._db, self._seen):
+                self._seen = entry.seq
+                if line is not None:
+                    if entry.operation != "create_mutation":
+                        self._tell_tricks(line.about)
+                    self._tell("seen", line=line)
+            if runtime.returncode is not None:
+                raise self._failed("The runtime ended by itself.")
+            await anyio.sleep(_LOOK_S)
+        self._tell_tricks(KILLED)
 
-    def _tell_tricks(self) -> None:
-        played = [each for each in read(self._folder.outside) if each["what"] == "trick"]
-        for trick in played[self._tricks :]:
-            if trick["about"] in (*self._sent, "inbox"):
-                self._tell(Seen(misbehaved(trick)))
-                self._tricks += 1
-            else:
-                # Its call is in the ledger, and has not been told yet.
-                return
+    def _tell_tricks(self, about: str) -> None:
+        for line in account.tricks_about(self._folder, about) if about not in self._played else []:
+            self._played.add(about)
+            self._tell("seen", line=line)
 
-    def _kill(self, child: Child) -> Killed:
-        code = child.kill()
-        calls = ledger.facts(self._folder.db).of("invoice.approved")[KILLED].calls
-        outside = effects(read(self._folder.outside), "bank")[KILLED]
-        return Killed(child.pid, code, KILLED, outside, calls[-1].status)
+    def _booked(self) -> int:
+        return account.outside(self._folder)[f"bank {KILLED} {INVOICES[KILLED]}"]
 
+    def _failed(self, words: str) -> DemoFailed:
+        return DemoFailed(f"{words} See {self._folder / 'runtime.log'}.")
 
-def _payments(outside: Outside, found: Facts) -> list[Payment]:
-    booked, invoices = effects(outside, "bank"), found.of("invoice.approved")
-    return [
-        Payment(number, amount, booked[number], invoices[number].calls[-1].status, how(invoices[number].calls))
-        for number, amount, _ in INVOICES
-        if number in invoices and invoices[number].calls
-    ]
-
-
-def _summary(outside: Outside, found: Facts, wrong: list[str], commands: list[Command], took_ms: int) -> Summary:
-    question = next((each.about for each in found.waiting if each.kind == "unknown"), None)
-    return Summary(
-        problems=wrong,
-        payments=effects(outside, "bank").total(),
-        rows=effects(outside, "sheets").total(),
-        mails=len(MAILS),
-        digests=effects(outside, "mail").total(),
-        couriers=effects(outside, "courier").total(),
-        took_ms=took_ms,
-        question=question,
-        about=UNANSWERED,
-        commands=commands,
-    )
-
-
-def _commands(folder: Folder, sandbox: str, keep: list[str]) -> list[Command]:
-    """What a person can type now. They work as they stand, from where the demo was started."""
-    db = ["--db", str(folder.db)]
-    here = f"KEEP_DEMO={shlex.quote(str(folder.path))} " if str(folder.path) != "keep-demo" else ""
-    weaker = ["--sandbox", sandbox] if sandbox != "jailed" else []
-    return [
-        Command("look at it", shlex.join([*keep, "attention", *db])),
-        Command("", shlex.join([*keep, "explain", UNANSWERED, *db])),
-        Command("look outside", shlex.join(["grep", UNANSWERED, str(folder.outside)])),
-        Command("answer it", shlex.join([*keep, "resolve", "--workflow", "payments", "happened", *db])),
-        Command("or", shlex.join([*keep, "resolve", "--workflow", "payments", "did-not-happen", *db])),
-        Command(
-            "let it go on",
-            here + shlex.join([*keep, "run", "--once", *db, "--connectors", "keep_actors.demo:connectors", *weaker]),
-        ),
-    ]
+    def _commands(self, keep: list[str], sandbox: str) -> Iterator[tuple[str, str]]:
+        """Yield commands for a person. They work as they stand, from where the demo was started."""
+        db, resolve = ["--db", str(self._db)], [*keep, "resolve", "--workflow", "payments"]
+        here = "" if str(self._folder) == "keep-demo" else f"KEEP_DEMO={shlex.quote(str(self._folder))} "
+        weaker = [] if sandbox == "jailed" else ["--sandbox", sandbox]
+        run = [*keep, "run", "--once", *db, "--connectors", "keep_actors.demo:connectors", *weaker]
+        yield "look at it", shlex.join([*keep, "attention", *db])
+        yield "", shlex.join([*keep, "explain", UNANSWERED, *db])
+        yield "look outside", shlex.join(["grep", UNANSWERED, str(self._folder / "outside.jsonl")])
+        yield "answer it", shlex.join([*resolve, "happened", *db])
+        yield "or", shlex.join([*resolve, "did-not-happen", *db])
+        yield "let it go on", here + shlex.join(run)

@@ -17,13 +17,12 @@ import msgspec
 import pytest
 
 from keep_actors.connectors import Catalog
-from keep_actors.demo import ledger, verdict
-from keep_actors.demo.folder import SCRIPTS, Folder, script
-from keep_actors.demo.services import connectors_in
-from keep_actors.demo.tricks import TRICKS
+from keep_actors.demo import account
+from keep_actors.demo.services import MARK, TRICKS, connectors_in, scripts
 from keep_sandbox.inspect import inspect
 from keep_storage import lookups, reads
 from keep_storage.doctor import examine
+from keep_storage.ownership import Ownership
 from keep_storage.sqlite import open_reader
 from tests.cli.operating import KEEP
 from tests.cli.terminal_session import terminal
@@ -149,10 +148,11 @@ def test_a_runtime_was_killed_in_the_middle_of_a_payment(played: tuple[Path, lis
     )
     first, second = [each["pid"] for each in told if each["step"] == "started"]
     assert killed["pid"] == first != second
-    [paid] = ledger.facts(folder / "keep.db").of("invoice.approved")["inv-3"].calls
+    [paid] = account.calls_about(folder / "keep.db", "inv-3")
     assert (paid.status, paid.attempts, paid.resolved_by) == ("applied", 1, "reconciliation")
-    recovered = [each for each in ledger.entries(folder / "keep.db", 0) if each.operation == "recover_crashed_runs"]
-    assert paid.id in {each.mutation.id for each in recovered if each.mutation is not None}
+    journal = [entry for entry, _ in account.news(folder / "keep.db", 0)]
+    recovered = [msgspec.json.decode(each.changed) for each in journal if each.operation == "recover_crashed_runs"]
+    assert paid.id in {each.get("mutation") for each in recovered}
 
 
 def test_it_ends_in_time_and_leaves_no_process(played: tuple[Path, list[dict[str, Any]], float]) -> None:
@@ -223,6 +223,24 @@ def test_a_folder_that_is_no_demos_is_left_alone(tmp_path: Path) -> None:
     assert [each.name for each in tmp_path.iterdir()] == ["mine.txt"]
 
 
+def test_two_demos_do_not_share_a_folder(tmp_path: Path) -> None:
+    folder = tmp_path / "keep-demo"
+    folder.mkdir()
+    (folder / MARK).touch()
+    first = Ownership.take(folder / MARK)
+    done = shell(folder, f"keep demo --dir {folder}")
+    first.give_up()
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "Another demo is running" in done.stderr
+
+
+def test_its_connectors_want_the_folder_of_a_demo(copied: Path, played: tuple[Path, list[dict[str, Any]], Any]) -> None:
+    *_, go_on = [each["line"] for each in played[1][-1]["commands"]]
+    done = shell(copied, f"KEEP_DEMO=elsewhere {go_on}")
+    assert done.returncode == 1
+    assert "elsewhere is not a demo's folder. Name one: KEEP_DEMO=FOLDER" in done.stderr
+
+
 @pytest.mark.parametrize("blow", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_however_it_is_ended_no_process_is_left(blow: signal.Signals, tmp_path: Path) -> None:
     folder = tmp_path / "keep-demo"
@@ -232,7 +250,7 @@ def test_however_it_is_ended_no_process_is_left(blow: signal.Signals, tmp_path: 
         assert process.stdout is not None
         steps = (json.loads(line)["step"] for line in process.stdout)
         assert "started" in steps, "it has a runtime"
-        assert len(processes_of(folder)) >= 3
+        assert len(processes_of(folder)) >= 2
         process.send_signal(blow)
         _, said = process.communicate(timeout=LONG_S)
     assert process.returncode != 0
@@ -241,9 +259,9 @@ def test_however_it_is_ended_no_process_is_left(blow: signal.Signals, tmp_path: 
     assert examine(folder / "keep.db").problems == []
 
 
-@pytest.mark.parametrize("name", SCRIPTS)
+@pytest.mark.parametrize("name", sorted(scripts()))
 def test_its_scripts_have_no_problems(name: str, tmp_path: Path) -> None:
-    assert inspect(script(name), Catalog(connectors_in(Folder(tmp_path))).kinds()).problems == []
+    assert inspect(scripts()[name], Catalog(connectors_in(tmp_path)).kinds()).problems == []
 
 
 def test_its_scripts_pass_the_check_that_is_there_for_authors(played: tuple[Path, Any, Any]) -> None:
@@ -253,20 +271,25 @@ def test_its_scripts_pass_the_check_that_is_there_for_authors(played: tuple[Path
 
 def test_it_would_say_so_if_something_had_happened_twice_or_not_at_all(played: tuple[Path, Any, Any]) -> None:
     folder = played[0]
-    book, found = outside(folder), ledger.facts(folder / "keep.db")
-    assert verdict.problems(book, found, -9, []) == []
-    effects = [each for each in book if each["what"] == "effect"]
-    for each in effects:
-        without = [other for other in book if other is not each]
-        assert verdict.problems(without, found, -9, []), each
-        assert verdict.problems([*book, each], found, -9, []), each
-    assert verdict.problems(book, found, 0, [])
-    assert verdict.problems(book, found, -9, ["corrupt"])
-    for event in found.events:
-        others = [other for other in found.events if other is not event]
-        assert verdict.problems(book, msgspec.structs.replace(found, events=others), -9, []), event
-    assert verdict.problems(book, msgspec.structs.replace(found, waiting=[]), -9, [])
-    assert verdict.problems(book, msgspec.structs.replace(found, waiting=found.waiting * 2), -9, [])
+    book, found = account.outside(folder), account.ledger(folder / "keep.db")
+    assert list(account.problems(book, found, -9, [])) == []
+    assert len(book) == 5 + 3 + 1 + 2 + len(TRICKS)
+    for each in book:
+        for wrong in (Counter([each]), Counter({each: -1})):
+            assert list(account.problems(_sum(book, wrong), found, -9, [])), each
+    assert len(found) == 13 + 5 + 3 + 1 + 2
+    for each in found:
+        for wrong in (Counter([each]), Counter({each: -1})):
+            assert list(account.problems(book, _sum(found, wrong), -9, [])), each
+        name, about, _ = each.split()
+        another = _sum(found, Counter({each: -1, f"{name} {about} pending": 1}))
+        assert list(account.problems(book, another, -9, [])), each
+    assert list(account.problems(book, found, 0, []))
+    assert list(account.problems(book, found, -9, ["corrupt"])) == ["corrupt"]
+
+
+def _sum(counted: Counter[str], changed: Counter[str]) -> Counter[str]:
+    return Counter({each: counted[each] + changed[each] for each in counted | changed})
 
 
 def test_the_readme_shows_how_it_ends(tmp_path: Path) -> None:
