@@ -1,6 +1,6 @@
-// One mail about many: collect what comes in, and send it when the first of it has waited long enough.
+// One mail about many: collect the mails that come in, and send a digest when the first has waited long enough.
 //
-// `wakeAt` is kept in the file. A runtime that is killed while this sleeps wakes it up all the same.
+// `wakeAt` is kept in the file: if the runtime is killed while this sleeps, the next one wakes it.
 
 // An hour in real life; here you are watching.
 const PATIENCE_MS = 4000;

@@ -1,7 +1,7 @@
-// Every mail becomes one row of a sheet: once, whatever gets lost on the way.
+// Every mail becomes one row of a sheet, once, even if requests or answers get lost.
 //
 // A producer looks outside and publishes events. A consumer takes an event through three phases:
-// `prepare` chooses, `mutate` makes one call, `next` tells what follows. The host keeps the ledger.
+// `prepare` chooses, `mutate` makes one call, `next` publishes what follows. The host keeps the ledger.
 
 export default Keep.workflow({
   name: "mail to sheet",

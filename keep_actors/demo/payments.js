@@ -1,7 +1,7 @@
-// Invoices are paid at a bank that cannot be relied on; what is paid and urgent goes out with a courier.
+// Invoices are paid at an unreliable bank; an urgent one goes out with a courier once it is paid.
 //
-// There is no retry and no error handling in here. Nothing that the bank does can make this script pay twice:
-// it says what is to be paid, and the host knows, asks the bank, or asks a person.
+// There is no retry and no error handling in here, and whatever the bank does, this script does not pay twice:
+// it says which invoice to pay, and the host knows the outcome, asks the bank, or asks a person.
 
 export default Keep.workflow({
   name: "payments",
@@ -31,7 +31,7 @@ export default Keep.workflow({
         await ctx.bank.pay({ invoice: data.invoice, amount: data.amount });
       },
 
-      // Runs once the payment is known to have happened, be it that the bank answered or that it was asked later.
+      // Runs once the payment is known to have happened, if the bank answered or was asked later.
       async next(ctx, { data }, mutationResult) {
         if (mutationResult.status !== "applied" || !data.urgent) return;
         const parcel = data.invoice.replace("inv", "parcel");
@@ -52,7 +52,7 @@ export default Keep.workflow({
         };
       },
 
-      // Nobody can be asked whether a courier has left. If this answer is lost, a person decides.
+      // The courier cannot be asked if a parcel has left. If this answer is lost, a person decides.
       async mutate(ctx, { data }) {
         await ctx.courier.dispatch({ parcel: data.parcel, to: data.to });
       },

@@ -1,8 +1,8 @@
-"""An actor owns some state and processes its messages one at a time; everyone else holds a reference to it.
+"""An actor owns some state and processes its messages one at a time; others hold a reference to it.
 
-An ask is always answered: by the actor, or, when it ends, by the kernel. The message in hand is then answered
-with `ActorDied`, those not yet taken with `ActorStopped`; what ended the actor leaves `run` for its owner. Under
-a supervisor the next incarnation takes over the mailbox, so those not yet taken are processed instead.
+An ask is always answered: by the actor, or by the kernel when the actor ends. The message in hand is then answered
+with `ActorDied`, messages not yet taken with `ActorStopped`; the error that ended the actor leaves `run`. Under a
+supervisor the next incarnation takes over the mailbox, so messages not yet taken are processed instead.
 """
 
 from abc import ABC, abstractmethod
@@ -21,10 +21,10 @@ T = TypeVar("T")
 
 
 class Actor(ABC, Generic[M]):
-    """The class to derive from: state in `__init__`, behaviour in `receive`. A task group starts `run`."""
+    """Base class: state in `__init__`, behaviour in `receive`. A task group starts `run`."""
 
     pace: Callable[[], Awaitable[None]] | None = None
-    """Awaited before each message is taken, if a test has put something here to hold the actor back."""
+    """Awaited before each message is taken. Tests set it to hold the actor back."""
 
     def __init__(self, name: str, *, mailbox_capacity: int = 1000) -> None:
         self.name = name
@@ -35,12 +35,12 @@ class Actor(ABC, Generic[M]):
 
     @property
     def ref(self) -> "ActorRef[M]":
-        """What others hold to talk to this actor. What is sent before `run` starts waits for it."""
+        """A reference for others to talk to this actor. Messages sent before `run` starts wait for it."""
         return ActorRef(self)
 
     @abstractmethod
     async def receive(self, message: M) -> None:
-        """Process one message. What it raises ends the actor."""
+        """Process one message. An exception ends the actor."""
 
     async def run(self) -> None:
         """Process messages until the actor is stopped, is cancelled or raises.
@@ -56,18 +56,18 @@ class Actor(ABC, Generic[M]):
                 await self.receive(self.mailbox.take())
         except BaseException as error:
             if not self._supervised:
-                # A cancellation is meant for the task that got it; only a failure is handed on as a cause.
+                # A cancellation is meant for the task that got it; only a failure is passed on as a cause.
                 self._end(error if isinstance(error, Exception) else None)
             raise
         if not self._supervised:
             self._end(None)
 
     def stop(self) -> None:
-        """Accept nothing more; `run` returns after what is in the mailbox has been processed."""
+        """Accept nothing more; `run` returns once the mailbox has been processed."""
         self.mailbox.close()
 
     def _supervise(self, predecessor: "Actor[M] | None") -> None:
-        """Leave it to the supervisor to answer who waits when this ends, and take over from a predecessor."""
+        """Let the supervisor answer waiting askers at the end, and take over from a predecessor."""
         self._supervised = True
         if predecessor is not None:
             # A reference leads to the mailbox through the actor it was made from, so those to either are valid.
@@ -77,7 +77,7 @@ class Actor(ABC, Generic[M]):
             self._waiting = predecessor._waiting
 
     def _end(self, cause: Exception | None) -> None:
-        """Accept nothing more and answer everybody who waits."""
+        """Accept nothing more and answer all waiting askers."""
         self._fail_taken(cause)
         self.mailbox.close()
         for message in self.mailbox.drain():
@@ -85,7 +85,7 @@ class Actor(ABC, Generic[M]):
                 _fail(message, ActorStopped(self.name), cause)
 
     def _fail_taken(self, cause: Exception | None) -> None:
-        """Answer who asked what was taken and not answered: in hand, or kept for a later turn."""
+        """Fail the questions that were taken and not answered: in hand, or kept for a later turn."""
         not_taken = {id(message) for message in self.mailbox}
         for key, question in self._waiting.items():
             if key not in not_taken and not question.is_answered:
@@ -93,7 +93,7 @@ class Actor(ABC, Generic[M]):
 
 
 class ActorRef(Generic[M_contra]):
-    """The only way to reach an actor from outside. To be used from the event loop's thread."""
+    """The only way to reach an actor from outside. Use it from the event loop's thread."""
 
     __slots__ = ("_actor",)
 
@@ -108,15 +108,15 @@ class ActorRef(Generic[M_contra]):
     def tell(self, message: M_contra) -> None:
         """Send a message and do not wait. Raises `MailboxFull` or `ActorStopped` when it is not accepted."""
         assert not (isinstance(message, Question) and message.is_asked), (
-            "a question that somebody waits for is answered by the actor that was asked; ask a new one"
+            "this question was asked already, and is answered by the actor that was asked; ask a new one"
         )
         self._actor.mailbox.put(message)
 
     async def ask(self, question: Question[T], *, timeout_ms: int | None = None) -> T:
         """Send a question and wait for its answer.
 
-        Raises what the actor failed it with, or `ActorDied`, `ActorStopped`, `MailboxFull` or `AskTimeout`.
-        To give up, by timeout or by cancellation, does not take the question back: it may still be processed.
+        Raises the error that the actor failed it with, `ActorDied`, `ActorStopped`, `MailboxFull` or `AskTimeout`.
+        Giving up, by timeout or cancellation, does not withdraw the question: it may still be processed.
         """
         assert not question.is_asked, "a question is asked once"
         actor = self._actor

@@ -1,7 +1,7 @@
-"""The clock: one alarm per key, one heap and one sleep, however many alarms there are.
+"""The clock: one alarm per key, one heap and one sleep for any number of alarms.
 
-It only calls `ring`, from the task that runs it. What `ring` raises leaves `run`; the alarms that have not
-rung are kept, and `run` may be called again.
+It only calls `ring`, from the task that runs it. An error of `ring` leaves `run`; the other alarms are kept, and `run`
+may be called again.
 """
 
 import math
@@ -14,7 +14,7 @@ from keep_actors.kernel.time import Agenda, Time
 
 
 class Clock:
-    """Rings once for each alarm that is set, when it is due. An alarm in the past is due at once."""
+    """Ring once for each alarm, when it is due. An alarm in the past is due at once."""
 
     def __init__(self, time: Time, ring: Callable[[str], None]) -> None:
         self._time = time
@@ -34,7 +34,7 @@ class Clock:
         return self._alarms.next_at
 
     def set(self, key: str, at: int) -> None:
-        """Ring for this key at that time, and not at the time that was set for it before."""
+        """Ring for this key at that time, which replaces its earlier one."""
         self._alarms.set(key, at)
         if at < self._nap_until:
             self._wake()
@@ -44,7 +44,7 @@ class Clock:
         self._alarms.clear(key)
 
     async def run(self) -> None:
-        """Ring for what is due, earliest first, for ever. An alarm is removed before it rings."""
+        """Ring due alarms for ever, earliest first. An alarm is removed before it rings."""
         assert not self._running, "a clock rings in one task"
         self._running = True
         try:
@@ -54,7 +54,7 @@ class Clock:
                     await self._sleep()
                 else:
                     self._ring(key)
-                    # After a long night very many are due: let those that were rung for run in between.
+                    # After a long pause many alarms are due: let the woken tasks run in between.
                     await checkpoint()
         finally:
             self._running = False

@@ -1,7 +1,7 @@
-"""Actors by key, started by the first message for a key and let go when they have nothing to do.
+"""Actors by key, started by the first message for a key and let go when they are idle.
 
-Only active actors cost anything: a key that nobody writes to has no task and no memory. For one key at most one
-actor takes messages, and no message is lost on the way: it is accepted, or its sender is told that it was not.
+Only active actors cost anything: an idle key has no task and no memory. For one key at most one actor takes messages,
+and no message is lost: it is accepted, or its sender gets an error.
 """
 
 from collections.abc import Awaitable, Callable
@@ -20,9 +20,9 @@ T = TypeVar("T")
 
 
 class Directory(Generic[M]):
-    """`make` is called with the key and the number of restarts, and returns a new actor for that key.
+    """Active actors by key. `make(key, restarts)` returns a new actor.
 
-    What it raises for the first incarnation is raised in the sender, and nothing was activated.
+    An error of `make` for the first incarnation is raised in the sender, and no actor is active then.
     """
 
     def __init__(
@@ -41,11 +41,11 @@ class Directory(Generic[M]):
         self._emptied: anyio.Event | None = None
 
     def __len__(self) -> int:
-        """The number of active actors, with those that wait for a restart."""
+        """The number of active actors, including those that wait for a restart."""
         return len(self._active)
 
     def is_active(self, key: str) -> bool:
-        """Whether there is an actor for this key, or one that waits for a restart."""
+        """Return True if there is an actor for this key, or one that waits for a restart."""
         return key in self._active
 
     def tell(self, key: str, message: M) -> None:
@@ -53,7 +53,7 @@ class Directory(Generic[M]):
         self._child(key).ref.tell(message)
 
     async def ask(self, key: str, question: Question[T], *, timeout_ms: int | None = None) -> T:
-        """Send a question and wait for its answer. Raises what `ActorRef.ask` raises."""
+        """Send a question and wait for its answer. Raises as `ActorRef.ask` does."""
         return await self._child(key).ref.ask(question, timeout_ms=timeout_ms)
 
     def passivate(self, key: str, actor: Actor[M]) -> bool:
@@ -97,7 +97,7 @@ class Directory(Generic[M]):
         return child
 
     def _remove(self, child: Child[M]) -> None:
-        # One that was passivated ends later than it was removed: by then the key may belong to another.
+        # A passivated actor ends after its removal: by then the key may belong to another.
         if self._active.get(child.name) is not child:
             return
         del self._active[child.name]

@@ -1,13 +1,13 @@
-"""What can go wrong between a sender and an actor, told apart by what the sender may do next.
+"""Errors between a sender and an actor, by what the sender may do next.
 
-`MailboxFull` and `ActorStopped`: the message was not processed and may be sent again. `ActorDied` and
-`AskTimeout`: nobody knows; read what happened before sending it again. `Escalated` is for the owner of a
-supervisor; no sender meets it.
+`MailboxFull` and `ActorStopped`: the message was not processed and may be sent again. `ActorDied` and `AskTimeout`: it
+may have been processed; read what happened before sending it again. `Escalated` is for the owner of a supervisor; no
+sender gets it.
 """
 
 
 class ActorError(Exception):
-    """Any of the errors below."""
+    """Base class of the errors below."""
 
 
 class MailboxFull(ActorError):
@@ -23,7 +23,7 @@ class MailboxFull(ActorError):
 
 
 class ActorStopped(ActorError):
-    """The actor ended before it came to this message. The message was not processed."""
+    """The actor ended before it took this message. The message was not processed."""
 
     def __init__(self, actor: str) -> None:
         super().__init__(f"actor {actor!r} has stopped; this message was not processed")
@@ -54,9 +54,9 @@ class AskTimeout(ActorError, TimeoutError):
 
 
 class Escalated(ActorError):
-    """A child crashed too often and nobody was there to give it up. All children of the supervisor have ended.
+    """A child crashed too often and had no `given_up`. All children of the supervisor have ended.
 
-    The last crash, or what was raised where crashes are handled, is the `__cause__`.
+    The last crash, or the error of a function that handles crashes, is the `__cause__`.
     """
 
     def __init__(self, supervisor: str, child: str) -> None:

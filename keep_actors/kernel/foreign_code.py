@@ -1,8 +1,7 @@
-"""Where a connector's own code is carried out: the only place where any exception of it is caught.
+"""Run code that is not ours, such as a connector's: the only place that catches any exception of it.
 
-A cancellation from outside always goes on. One that the connector swallowed is not taken for an answer either, and one
-that nobody asked for (a client that cancelled its own work, and let that out, alone or in a group with other errors) is
-an error like any other.
+A cancellation from outside always goes on. A swallowed cancellation is not taken for an answer. A cancellation of the
+code's own making (a client that cancels its own work, alone or in a group of errors) is an error like any other.
 """
 
 import math
@@ -21,14 +20,14 @@ _MESSAGE_CHARS_MAX: Final = 1000
 
 
 class ForeignAttempt:
-    """What a block of foreign code raised, if it did."""
+    """The error of a block of foreign code, if it raised one."""
 
     error: Exception | None = None
 
 
 @contextmanager
 def attempt() -> Iterator[ForeignAttempt]:
-    """Keeps what the block raises."""
+    """Catch the error of the block and keep it."""
     tried = ForeignAttempt()
     try:
         yield tried
@@ -38,28 +37,28 @@ def attempt() -> Iterator[ForeignAttempt]:
 
 @dataclass(frozen=True, slots=True)
 class Returned(Generic[T]):
-    """The code came to its end."""
+    """The code finished."""
 
     value: T
 
 
 @dataclass(frozen=True, slots=True)
 class Raised:
-    """The code ended by itself, with this."""
+    """The code ended by itself, with this error."""
 
     error: Exception
 
 
 @dataclass(frozen=True, slots=True)
 class TimedOut:
-    """The host cut it off. What the code raised on its way out says nothing."""
+    """The host cut it off. An error that the code raised then means nothing."""
 
 
 Ending: TypeAlias = Returned[T] | Raised | TimedOut
 
 
 async def carry_out(work: Callable[[], Awaitable[T]], timeout_ms: int) -> Ending[T]:
-    """Run it, for so long. A value counts even when it is late; an error does not."""
+    """Run it, for at most this long. A late value counts; a late error does not."""
     scope = anyio.move_on_after(timeout_ms / 1000)
     try:
         with attempt() as tried, scope:
@@ -69,7 +68,7 @@ async def carry_out(work: Callable[[], Awaitable[T]], timeout_ms: int) -> Ending
             raise
         return Raised(RuntimeError("the call was cancelled by the connector's own code"))
     except BaseExceptionGroup as group:
-        # Not an `ExceptionGroup`, so it has more than errors in it: an interrupt goes on, and so does our cancellation.
+        # Not an `ExceptionGroup`, so it has more than errors in it: an interrupt and our cancellation go on.
         ours = anyio.current_effective_deadline() == -math.inf
         if ours or group.split((Exception, anyio.get_cancelled_exc_class()))[1] is not None:
             raise
@@ -84,10 +83,10 @@ async def carry_out(work: Callable[[], Awaitable[T]], timeout_ms: int) -> Ending
 
 
 def described(error: BaseException) -> str:
-    """Its class and its words, bounded."""
+    """Return the class and the words of an error, bounded."""
     return cut("".join(traceback.format_exception_only(error)).strip())
 
 
 def cut(text: str) -> str:
-    """A service may answer with a page where a word was expected."""
+    """Bound a text: a service may answer with a page where a word was expected."""
     return text if len(text) <= _MESSAGE_CHARS_MAX else f"{text[: _MESSAGE_CHARS_MAX - 1]}…"

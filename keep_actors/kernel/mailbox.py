@@ -17,7 +17,7 @@ M = TypeVar("M")
 
 
 class Mailbox(Generic[M]):
-    """Holds at most `capacity` messages for one actor, oldest first."""
+    """At most `capacity` messages for one actor, oldest first."""
 
     def __init__(self, actor: str, capacity: int) -> None:
         assert capacity > 0, "a mailbox without room accepts nothing"
@@ -31,12 +31,12 @@ class Mailbox(Generic[M]):
         return len(self._messages)
 
     def __iter__(self) -> Iterator[M]:
-        """What is inside, oldest first."""
+        """The messages, oldest first."""
         return iter(self._messages)
 
     @property
     def is_closed(self) -> bool:
-        """Whether it accepts nothing more."""
+        """True if it accepts nothing more."""
         return self._closed
 
     def put(self, message: M) -> None:
@@ -58,7 +58,7 @@ class Mailbox(Generic[M]):
     async def wait(self) -> bool:
         """Return True once there is a message to take, or False once the mailbox is closed and empty.
 
-        Always a checkpoint: a reader that never runs dry still lets others run and can still be cancelled.
+        Always a checkpoint: a busy reader still lets others run and can be cancelled.
         """
         if self._messages or self._closed:
             await checkpoint()
@@ -80,7 +80,7 @@ class Mailbox(Generic[M]):
         return [messages.popleft() for _ in range(limit)]
 
     def close(self) -> None:
-        """Accept nothing more. What is inside can still be taken. Closing again changes nothing."""
+        """Accept nothing more. Messages inside can still be taken. Closing again changes nothing."""
         self._closed = True
         self._wake()
 

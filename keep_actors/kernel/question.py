@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 
 class Question(Generic[T]):
-    """The class to derive from: `class Add(Question[int])`, with whatever fields it needs.
+    """Base class: `class Add(Question[int])`, with the fields it needs.
 
     An actor may keep a question and answer it in a later turn. When the asker has given up, an answer is
     dropped.
@@ -26,12 +26,12 @@ class Question(Generic[T]):
 
     @property
     def is_answered(self) -> bool:
-        """Whether there is an answer or an error."""
+        """True if there is an answer or an error."""
         return self._answered
 
     @property
     def is_asked(self) -> bool:
-        """Whether somebody has waited for the answer."""
+        """True if an asker waits, or has waited, for the answer."""
         return self._settled is not None
 
     def answer(self, value: T) -> None:
@@ -51,7 +51,7 @@ class Question(Generic[T]):
             self._settled.set()
 
     async def wait(self) -> None:
-        """Return once `result` has something to say."""
+        """Return once there is a result."""
         assert self._settled is None, "a question is asked once"
         # One plain event per question: nothing else that AnyIO offers is cheaper on both asyncio and trio.
         self._settled = anyio.Event()

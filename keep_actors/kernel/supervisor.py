@@ -1,8 +1,8 @@
-"""A supervisor keeps actors alive: one that crashes is made anew and goes on with the same mailbox.
+"""A supervisor keeps actors alive: one that crashes is made again and goes on with the same mailbox.
 
-One for one: a crash concerns nobody but the child that crashed and who waits for what it had taken. A child that
-crashes too often is given up, or else the supervisor itself ends and leaves it to its owner: it escalates. Here,
-and nowhere else in the kernel, are failures caught and exception groups unwrapped.
+One for one: a crash concerns only the child that crashed and the askers of messages it had taken. A child that crashes
+too often is given up; without `given_up` the supervisor itself ends and leaves it to its owner: it escalates. Only here
+in the kernel are failures caught and exception groups unwrapped.
 """
 
 import logging
@@ -25,7 +25,7 @@ logger = logging.getLogger("keep_actors.kernel")
 
 
 class RestartPolicy(msgspec.Struct, frozen=True, kw_only=True):
-    """How often a child may crash, and how long it then waits before it is made anew."""
+    """How often a child may crash, and how long it waits before it is made again."""
 
     restarts_max: int = 5
     """With more crashes than this within `within_ms` it is not restarted again."""
@@ -53,7 +53,7 @@ class Supervisor:
 
     @property
     def is_stopping(self) -> bool:
-        """Whether it takes no more children: it is being stopped, escalates or has ended."""
+        """True if it takes no more children: it is being stopped, escalates or has ended."""
         return self._stopping.is_set()
 
     async def run(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
@@ -85,11 +85,11 @@ class Supervisor:
     ) -> ActorRef[M]:
         """Start a child. The reference stays valid when the child is restarted.
 
-        `make` is called with the number of restarts and returns a new actor: for the first time here and now, so
-        that what it raises is raised here; later, what it raises is a crash. What an actor tells itself while it is
-        made comes before what waits in the mailbox.
+        `make` is called with the number of restarts and returns a new actor. It is called here for the first time, so
+        that its error is raised here; a later error of it is a crash. Messages that an actor tells itself while it is
+        made come before those that wait in the mailbox.
 
-        One of four things ends a child: it has stopped and nothing is left to process, then `done` is called; it
+        A child ends in one of four ways: it has stopped and nothing is left to process, then `done` is called; it
         crashed too often, then `given_up` is awaited while the mailbox still accepts messages; without `given_up`,
         or when one of these functions raises, the supervisor escalates; or the supervisor is cancelled.
 
@@ -98,7 +98,7 @@ class Supervisor:
         return Child(self, name, make, policy=policy, given_up=given_up, done=done).ref
 
     async def stop(self, grace_ms: int) -> None:
-        """Stop all children, wait until they have processed what is in their mailboxes, and let `run` return.
+        """Stop all children, wait until they have processed their mailboxes, and let `run` return.
 
         Those that are not done after `grace_ms` are cancelled. Not for a child to call: it would wait for itself.
         """
@@ -141,7 +141,7 @@ class Supervisor:
             raise rest
 
     def _escalate(self, child: "Child[Any]", cause: Exception) -> None:
-        assert self._tasks is not None, "who escalates runs in the task group"
+        assert self._tasks is not None, "a child that escalates runs in the task group"
         if self._escalated is None:
             self._escalated = Escalated(self.name, child.name)
             self._escalated.__cause__ = cause
@@ -157,10 +157,10 @@ class Supervisor:
 
 
 class Child(Generic[M]):
-    """One child of a supervisor, which starts as it is made: its incarnations come and go, its mailbox stays.
+    """One child of a supervisor, which starts as it is made. Incarnations come and go; the mailbox stays.
 
-    For the directory: `ended` is called at the end, whatever ended it, when the mailbox has been closed; a child
-    that `starts_afresh` begins again with a clean slate if messages are waiting after it was given up.
+    For the directory: `ended` is called at the end, whatever the reason, when the mailbox has been closed; a child that
+    `starts_afresh` begins again, its crashes forgotten, if messages wait after it was given up.
     """
 
     def __init__(
@@ -195,17 +195,17 @@ class Child(Generic[M]):
 
     @property
     def ref(self) -> ActorRef[M]:
-        """A reference to the child: one is as good as any other, whatever incarnation it was made from."""
+        """A reference to the child. All are equal, whatever incarnation they were made from."""
         return self.actor.ref
 
     def stop(self) -> None:
-        """Accept nothing more, process what is in the mailbox, and end. A backoff is cut short."""
+        """Accept nothing more, process the mailbox, and end. A backoff is cut short."""
         self.actor.stop()
         if self._backoff is not None:
             self._backoff.cancel()
 
     async def live(self) -> None:
-        """Run one incarnation after the other to the end of the child. Raises what must be escalated."""
+        """Run one incarnation after the other to the end of the child. Raises an error that must be escalated."""
         crash = await self._run_incarnation(None)
         while crash is not None and not self._is_over():
             if len(self._crashes) <= self._policy.restarts_max:
@@ -217,7 +217,7 @@ class Child(Generic[M]):
                 raise crash
             else:
                 await self._given_up(crash)
-                # Nothing runs between this question and the closing of the mailbox, so nothing slips in.
+                # No other task runs between this check and the closing of the mailbox, so no message slips in.
                 if not (self._starts_afresh and len(self.actor.mailbox)):
                     self.end(crash)
                     return
@@ -229,13 +229,13 @@ class Child(Generic[M]):
             self._done()
 
     def end(self, cause: Exception | None) -> None:
-        """Answer who waits. Ending again changes nothing."""
+        """Answer waiting askers. Ending again changes nothing."""
         self.actor._end(cause)
         if self._ended is not None:
             self._ended(self)
 
     async def _run_incarnation(self, predecessor: Actor[M] | None) -> Exception | None:
-        """Run the actor that there is, or a successor of it, and return what it crashed with."""
+        """Run the actor, or a successor of it, and return the error that it crashed with."""
         crash: Exception | None = None
         rest: BaseException | None = None
         try:
@@ -253,7 +253,7 @@ class Child(Generic[M]):
         return crash
 
     def _is_over(self) -> bool:
-        """Whether nothing is left to process and nothing can come."""
+        """Return True if nothing is left to process and nothing can come."""
         return self.actor.mailbox.is_closed and not len(self.actor.mailbox)
 
     def _note(self, crash: Exception) -> None:
@@ -273,7 +273,7 @@ class Child(Generic[M]):
 
 
 def _split(error: BaseException) -> tuple[Exception | None, BaseException | None]:
-    """What failed, and what else was raised and must go on: a cancellation, an interrupt.
+    """Return the failure, and the rest that must go on: a cancellation, an interrupt.
 
     A task group raises both at once when something fails while it is cancelled.
     """

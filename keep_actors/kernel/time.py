@@ -1,8 +1,7 @@
-"""The door to time: what time it is, how to wait for a moment, and how much time has passed, in milliseconds.
+"""Time in milliseconds: the time now, waiting for a moment, and elapsed time.
 
-What time it is can be set, by a person or a machine, forward and back. How much has passed cannot.
-Whoever needs the time is given a `Time` when it is made: the wall clock in production, one that moves by hand
-in tests and simulations.
+The time now can be set, by a person or a machine, forward and back. Elapsed time cannot. Code that needs the time is
+given a `Time` when it is made: the wall clock in production, one that moves by hand in tests and simulations.
 """
 
 import time
@@ -21,14 +20,14 @@ STALE_MAX: Final = 64
 
 
 class Time(Protocol):
-    """What time it is, waiting for a moment, and how much time has passed."""
+    """The time now, waiting for a moment, and elapsed time."""
 
     def now(self) -> int:
         """The milliseconds since the epoch."""
         ...
 
     def elapsed(self) -> int:
-        """The milliseconds since some moment before, on a clock that only goes forward and cannot be set."""
+        """The milliseconds since an earlier moment, on a clock that only goes forward and cannot be set."""
         ...
 
     async def sleep_until(self, at: int) -> None:
@@ -52,14 +51,14 @@ class WallTime:
         await checkpoint()
         left_ms = at - self.now()
         while left_ms > 0:
-            # The event loop's clock stands still while the machine sleeps and knows nothing of a clock that
+            # The event loop's clock stands still while the machine sleeps and does not notice a clock that
             # was set: so the wall clock is read again every half minute.
             await anyio.sleep(min(left_ms, STEP_MS_MAX) / 1000)
             left_ms = at - self.now()
 
 
 class VirtualTime:
-    """A time that moves only when it is told to."""
+    """A time that moves only by `advance`, `advance_to` and `jump`."""
 
     def __init__(self, start: int = 1_700_000_000_000) -> None:
         self._now = start
@@ -70,7 +69,7 @@ class VirtualTime:
 
     @property
     def next_due(self) -> int | None:
-        """When the earliest sleeper wakes; None if nobody sleeps."""
+        """The time at which the earliest sleeper wakes; None without sleepers."""
         return self._sleepers.next_at
 
     def now(self) -> int:
@@ -78,21 +77,21 @@ class VirtualTime:
         return self._now
 
     def elapsed(self) -> int:
-        """The milliseconds by which it was moved on; `jump` is none of that."""
+        """The milliseconds by which it was advanced; `jump` does not count."""
         return self._elapsed
 
     def advance(self, ms: int) -> None:
-        """Move the time on and wake who is due."""
+        """Move the time on and wake due sleepers."""
         self.advance_to(self._now + ms)
 
     def advance_to(self, at: int) -> None:
-        """Move the time to `at` and wake who is due, earliest first: each runs before the next is woken."""
+        """Move the time to `at` and wake due sleepers, earliest first: each runs before the next is woken."""
         assert at >= self._now, "time does not go back"
         self._elapsed += at - self._now
         self._set(at)
 
     def jump(self, ms: int) -> None:
-        """Set the clock forward, or back: no time has passed, and who is due by the new time wakes."""
+        """Set the clock forward or back: no time has elapsed, and sleepers due by the new time wake."""
         self._set(self._now + ms)
 
     async def sleep_until(self, at: int) -> None:
@@ -120,17 +119,17 @@ class VirtualTime:
             self._wake_next()
 
     def _wake_next(self) -> None:
-        # One wakes the next, because trio runs those that are woken together in any order.
+        # One wakes the next, because trio runs tasks that are woken together in any order.
         self._waking = bool(self._due)
         if self._due:
             self._due.popleft().set()
 
 
 class Agenda(Generic[K]):
-    """What is due when: a heap in which each key has one time, that can be changed and cleared.
+    """A heap in which each key has one due time, which can be changed and cleared.
 
-    An entry that was replaced or cleared stays in the heap until it comes up, or until such entries are the
-    majority: then they are swept out. So everything costs O(log n), taken over many calls.
+    A replaced or cleared entry stays in the heap until it comes up, or until such entries are the majority: then they
+    are swept out. So every call costs O(log n), amortised.
     """
 
     def __init__(self) -> None:
@@ -143,15 +142,15 @@ class Agenda(Generic[K]):
 
     @property
     def next_at(self) -> int | None:
-        """The earliest time of all; None if there is none."""
+        """The earliest due time; None without keys."""
         heap, entries = self._heap, self._entries
         while heap and entries.get(heap[0][2]) is not heap[0]:
             heappop(heap)
         return heap[0][0] if heap else None
 
     def set(self, key: K, at: int) -> None:
-        """Note that the key is due at that time, and at no other."""
-        # The count makes those of one moment due in the order they were set, and keeps keys from being compared.
+        """Make the key due at that time, and at no other."""
+        # The count makes keys of one moment due in the order they were set, and keeps keys from being compared.
         self._count += 1
         entry = self._entries[key] = (at, self._count, key)
         heappush(self._heap, entry)

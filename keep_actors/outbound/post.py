@@ -1,6 +1,6 @@
 """One HTTP request and its bounded answer. The only module that knows httpx, which is an extra: import it late.
 
-Never follows a redirect, since the key would go with it, and never unpacks what it reads.
+Never follows a redirect, since the key would go with it, and never decompresses an answer.
 """
 
 from collections.abc import Mapping
@@ -12,27 +12,27 @@ import msgspec
 
 
 class HttpReply(msgspec.Struct, frozen=True):
-    """What the server said."""
+    """The answer of the server."""
 
     status: int
     body: bytes
     is_whole: bool
-    """False: it was longer than allowed, and the rest was not read."""
+    """False if it was longer than allowed; the rest was not read."""
     is_encoded: bool
-    """It was compressed, though nobody asked for that."""
+    """True if it was compressed, against the request."""
     retry_after: str
 
 
 class Sender:
-    """Posts with the client given, which its owner closes, or with one of its own for each request."""
+    """Post with the given client, which its owner closes, or with a client of its own for each request."""
 
     def __init__(self, client: httpx.AsyncClient | None) -> None:
         self._client = client
-        # Reading the certificates takes a tenth of a second, which no event loop has.
+        # Reading the certificates takes a tenth of a second, too long for the event loop.
         self._ssl = httpx.create_ssl_context() if client is None else None
 
     async def post(self, url: str, headers: Mapping[str, str], body: bytes, bytes_max: int) -> HttpReply:
-        """Raises what httpx raises. Waits for as long as it takes: the caller has the deadline."""
+        """Post and read the answer. Raises as httpx does. Has no timeout: the caller has the deadline."""
         async with AsyncExitStack() as stack:
             client = self._client
             if client is None:

@@ -1,6 +1,6 @@
 """A value that is used and never shown: no text, log line, encoding or copy of it has more than the word `[secret]`.
 
-Who writes logs or answers recognises one by its type. msgspec, `json` and pickle refuse it, without its content.
+Code that writes logs or answers recognises it by its type. msgspec, `json` and pickle refuse it, without its content.
 """
 
 from typing import Any, Final, NoReturn, final
@@ -16,12 +16,12 @@ class Secret:
 
     def __init__(self, value: str) -> None:
         if not isinstance(value, str):
-            # Not said by its value: what was meant to be a secret may be in it.
+            # Without the value, which may hold the secret.
             raise TypeError(f"a secret is a text, not a {type(value).__name__}")
         self.__value = value
 
     def reveal(self) -> str:
-        """The value itself."""
+        """Return the value itself."""
         return self.__value
 
     def __repr__(self) -> str:
