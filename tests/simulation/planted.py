@@ -51,14 +51,16 @@ BUGS: Final = (
     ),
     Bug(
         "what a consumer publishes is written before its commit",
-        "keep_actors/run/execution.py",
-        "        publishes, logs = tuple(context.publishes), self._logs()\n"
-        "        await context.record.save(CommitConsumer(",
-        "        publishes, logs = tuple(context.publishes), self._logs()\n"
-        "        from keep_storage.operations import PublishEvents\n"
-        "        await context.record.save(PublishEvents(context.workflow.id, publishes))\n"
-        "        publishes = ()\n"
-        "        await context.record.save(CommitConsumer(",
+        "keep_actors/run/drive.py",
+        "        self._host.reach(Point.SAVE, place)\n",
+        "        self._host.reach(Point.SAVE, place)\n"
+        "        last = effect.operations[-1] if effect.operations else None\n"
+        "        if place == 'committing' and self._facts.kind == 'consumer' and last.publishes:\n"
+        "            from keep_storage.operations import PublishEvents\n"
+        "            from msgspec.structs import replace\n"
+        "            early = PublishEvents(self._facts.workflow.id, last.publishes)\n"
+        "            await self._storage.save((*effect.operations[:-1], early))\n"
+        "            effect = Save((replace(last, publishes=()),))\n",
     ),
     Bug(
         "a call that happened in an item is made again by the next run",
@@ -87,12 +89,11 @@ BUGS: Final = (
     ),
     Bug(
         "`next` is skipped when nothing was reserved",
-        "keep_actors/run/execution.py",
-        "        self._note_phase(Phase.EMITTING)\n        await self._commit_consumer(await",
+        "keep_actors/run/machine.py",
+        "        self._note_phase(Phase.EMITTING)\n",
         "        self._note_phase(Phase.EMITTING)\n"
         "        if not prepared.reservations:\n"
-        "            return await self._commit_consumer(None)\n"
-        "        await self._commit_consumer(await",
+        "            return self._commit()\n",
     ),
     Bug(
         "an event of another workflow can be reserved",
@@ -102,8 +103,8 @@ BUGS: Final = (
     ),
     Bug(
         "a retry of `next` is not told the stored result",
-        "keep_actors/run/execution.py",
-        "mutation_result_for_next(self._retried))",
+        "keep_actors/run/machine.py",
+        "mutation_result_for_next(retried))",
         "mutation_result(MutationOutcome.NONE))",
     ),
     Bug(
@@ -133,9 +134,9 @@ BUGS: Final = (
     ),
     Bug(
         "a clock that is set forward makes an absence believed",
-        "keep_actors/run/reconcile.py",
-        "    waited_ms = host.call_times.waited_ms(mutation.id, lasted_ms)\n",
-        "    waited_ms = host.time.now() - (mutation.sent_at or 0) - lasted_ms\n",
+        "keep_actors/run/drive.py",
+        "        waited_ms = host.call_times.waited_ms(mutation.id, lasted_ms)\n",
+        "        waited_ms = host.time.now() - (mutation.sent_at or 0) - lasted_ms\n",
     ),
     Bug(
         "a process believes the absence of what another one sent at once",
@@ -169,9 +170,9 @@ BUGS: Final = (
     ),
     Bug(
         "an order that a producer saw is not published",
-        "keep_actors/run/execution.py",
-        "commit(context.run_id, self._next_run_at(), publishes, state",
-        "commit(context.run_id, self._next_run_at(), publishes[1:], state",
+        "keep_actors/run/ends.py",
+        "commit(run_id, next_at, publishes, kept",
+        "commit(run_id, next_at, publishes[1:], kept",
     ),
     Bug(
         "an operation that is refused leaves a part of itself",
@@ -217,9 +218,9 @@ BUGS: Final = (
     ),
     Bug(
         "a person is not asked first",
-        "keep_actors/run/external_calls.py",
-        "    asks_first = context.envelope.asks_first(method.permission)\n",
-        "    asks_first = False\n",
+        "keep_actors/run/mutations.py",
+        "        if self.state.envelope.asks_first(call.method.permission):\n",
+        "        if False:\n",
     ),
     Bug(
         "a question never expires",
@@ -235,9 +236,9 @@ BUGS: Final = (
     ),
     Bug(
         "what is not granted is called all the same",
-        "keep_actors/run/external_calls.py",
-        "    if method.permission not in context.envelope:\n        words",
-        "    if method.permission not in context.envelope:\n        return\n        words",
+        "keep_actors/run/calls.py",
+        "    if permission not in state.envelope:\n",
+        "    if permission not in state.envelope:\n        return None\n",
     ),
     Bug(
         "the first state of a handler is kept for ever",
@@ -247,9 +248,9 @@ BUGS: Final = (
     ),
     Bug(
         "a handler is not given its state",
-        "keep_actors/run/execution.py",
-        "        self._state = state\n",
-        "        self._state = None\n",
+        "keep_actors/workflow/actor.py",
+        "            state=handler.state,\n",
+        "            state=None,\n",
     ),
     Bug(
         "the newest event comes first",
@@ -277,7 +278,7 @@ BUGS: Final = (
     ),
     Bug(
         "a proposal that needs a person runs without one",
-        "keep_actors/workflow/side_tasks.py",
+        "keep_actors/workflow/repair.py",
         ' or proposal.impact != "safe" or begins_to_mutate\n',
         " or begins_to_mutate\n",
     ),
@@ -319,9 +320,9 @@ BUGS: Final = (
     ),
     Bug(
         "a script is blamed for an event that a person skipped",
-        "keep_actors/run/execution.py",
-        "        if error.reason is Reason.EVENT_ALREADY_FINISHED and self._context.event_was_skipped:\n",
-        "        if error.reason is Reason.EVENT_NOT_FOUND and self._context.event_was_skipped:\n",
+        "keep_actors/run/failures.py",
+        "    if error.reason is Reason.EVENT_ALREADY_FINISHED and event_was_skipped:\n",
+        "    if error.reason is Reason.EVENT_NOT_FOUND and event_was_skipped:\n",
     ),
     Bug(
         "nobody looks after a workflow whose actor was given up",
@@ -343,15 +344,15 @@ BUGS: Final = (
     ),
     Bug(
         "what an item publishes waits for the end of its job",
-        "keep_actors/run/requests.py",
-        "        return items.publishes if items is not None and items.is_open else self._context.publishes\n",
-        "        return self._context.publishes\n",
+        "keep_actors/run/machine.py",
+        "        if state.item is not None:\n            hand = replace(",
+        "        if False:\n            hand = replace(",
     ),
     Bug(
         "the same call in other words is another one",
         "keep_actors/run/items.py",
-        "        key = _identity(item, method, method.identity_of(params), subkey)\n",
-        "        return _identity(item, method, text, subkey)\n",
+        "    key = _identity(item, method, method.identity_of(call.params), subkey)\n",
+        "    return ItemScope(item.item_id, _identity(item, method, call.text, subkey), subkey)\n",
     ),
     Bug(
         "a call is recorded whatever a person has said since it was wanted",
