@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from typing import Final
 from unicodedata import category
 
+from keep_sandbox.names import is_blank
+
 FOLDED_FROM: Final = 5
 """So many equal characters that are spelled out are written once, with their number."""
 _SPACES_MAX: Final = 16
@@ -17,18 +19,13 @@ _MARKS_MAX: Final = 4
 """More combining marks on one letter cover what is above and below."""
 
 _TIMES: Final = "\N{MULTIPLICATION SIGN}"
-_BLANK: Final = re.compile(
-    # Printable for Python, and blank or invisible on a screen: the rest of Unicode's Default_Ignorable_Code_Point, the
-    # blank pattern of braille, a notehead without a head and the filler of the Khitan script.
-    r"[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180d\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U00016fe4\U0001d159\U000e0100-\U000e01ef]"
-)
 _SPANS: Final = re.compile(r"[ -~]+|(.)\1*", re.DOTALL)
 _QUOTED_SPANS: Final = re.compile(rf"(?:[!#-\[\]-~]| (?! {{{_SPACES_MAX}}}))+|(.)\1*", re.DOTALL)
 
 
 def is_visible(character: str) -> bool:
     """Whether a person sees this character, and a terminal only shows it."""
-    return character.isprintable() and _BLANK.match(character) is None
+    return character.isprintable() and not is_blank(character)
 
 
 def is_plain(text: str) -> bool:

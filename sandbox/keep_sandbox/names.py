@@ -18,19 +18,25 @@ _PRESENTATIONS: Final = "\ufe0e\ufe0f"
 """Whether a symbol is an emoji: seen behind one, or in a keycap."""
 _KEYCAP: Final = "\u20e3"
 _BLANK: Final = re.compile(
-    # Letters, marks and symbols, by their category, that show nothing; and what Unicode keeps free for more of them.
-    r"[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2065\u2800\u3164\ufe00-\ufe0d\uffa0\ufff0-\ufff8"
+    # The rest of Unicode's Default_Ignorable_Code_Point, with the ranges reserved for more; the blank braille pattern,
+    # the null notehead and the Khitan filler.
+    r"[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2065\u2800\u3164\ufe00-\ufe0f\uffa0\ufff0-\ufff8"
     r"\U00016fe4\U0001d159\U000e0000-\U000e0fff]"
 )
 _HIDDEN: Final = frozenset({"Cc", "Cf", "Co", "Cs", "Zl", "Zp", "Zs"})
 
 
+def is_blank(character: str) -> bool:
+    """Return True for letters, marks and symbols, by their category, that show nothing on a screen."""
+    return _BLANK.match(character) is not None
+
+
 def is_hidden(character: str) -> bool:
-    """Whether a person would not see it wherever it stands, or see something else because of it."""
+    """Return True if this character is invisible in any context, or changes how others are shown."""
     # The wide space of Chinese and Japanese is as wide as a letter.
-    if character in " \u3000" or character in _JOINERS:
+    if character in " \u3000" or character in _JOINERS or character in _PRESENTATIONS:
         return False
-    return _BLANK.match(character) is not None or unicodedata.category(character) in _HIDDEN
+    return is_blank(character) or unicodedata.category(character) in _HIDDEN
 
 
 def _hides(text: str, at: int) -> bool:
