@@ -101,11 +101,10 @@ class Keep(KeepAnswers):
         if author and (why := unfit_name(author)):
             raise ValueError(f"the author {author!a} {why}")
         host = self._host
-        inspection = await host.pool.inspect(source, host.catalog.kinds())
-        name = (inspection.declaration.name if inspection.declaration else None) or ""
-        now, policy = host.time.now(), host.policy_of(name)
-        declared = admission.checked(inspection, host.catalog.kinds(), timezone or "UTC", policy, now)
-        needed = permissions.needed((use.name for use in inspection.uses), host.catalog)
+        kinds, zone = host.catalog.kinds(), timezone or "UTC"
+        script = await admission.inspected(host.pool, source, kinds, zone, host.policy_of, host.time.now())
+        name, declared = script.name, script.declared()
+        needed = permissions.needed(declared.uses, host.catalog)
         accepted = self._accepted if grants is None else grants
         named = [] if isinstance(accepted, str) else [permissions.as_grant(each) for each in accepted]
         permissions.check_known(named, host.catalog)

@@ -1,11 +1,12 @@
 """Decide whether a script may be deployed, under which name, and as which version. Pure."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 
 import msgspec
 
 from keep_actors.policy import Policy
 from keep_actors.run.schedule import ScheduleError, next_run_at, zone
+from keep_actors.sandbox_pool import SandboxPool
 from keep_actors.script import StoredDeclaration
 from keep_sandbox.declaration import PROBLEMS_SHOWN_MAX, Code, Declaration, Inspection, Problem, near
 from keep_sandbox.invocation import MethodKind
@@ -34,10 +35,58 @@ class NameTaken(DeployRefused):
         self.name = name
 
 
+class InspectedScript(msgspec.Struct, frozen=True):
+    """An inspected script, with every problem that forbids its deployment."""
+
+    inspection: Inspection
+    methods: Mapping[str, MethodKind]
+    problems: list[Problem]
+    """The first of them, in the order in which they were found."""
+    count: int
+    """The number of all problems."""
+
+    @property
+    def name(self) -> str:
+        """The name of its workflow; empty if it declares none."""
+        return _name_of(self.inspection)
+
+    def declared(self) -> StoredDeclaration:
+        """The script's declaration, to be stored. Raises `DeployRefused` with the problems, if there are any."""
+        if self.problems:
+            raise DeployRefused(self.problems, self.count)
+        return StoredDeclaration.of(self.inspection, self.methods)
+
+
+async def inspected(
+    pool: SandboxPool,
+    source: str,
+    methods: Mapping[str, MethodKind] | None,
+    timezone: str,
+    policy_of: Callable[[str], Policy],
+    now: Millis,
+) -> InspectedScript:
+    """Inspect a script and judge it as a deployment does.
+
+    Without `methods` all connector methods are taken to exist, and judged by their verbs. `policy_of` returns the
+    policy of the workflow with that name.
+    """
+    inspection = await pool.inspect(source, methods)
+    if methods is None:
+        methods = {use.name: "read" for use in inspection.uses}
+    return judged(inspection, methods, timezone, policy_of(_name_of(inspection)), now)
+
+
 def checked(
     inspection: Inspection, methods: Mapping[str, MethodKind], timezone: str, policy: Policy, now: Millis
 ) -> StoredDeclaration:
-    """What the script declares, if nothing is wrong with it. Raises `DeployRefused` with every problem."""
+    """The script's declaration, if it may be deployed. Raises `DeployRefused` with every problem."""
+    return judged(inspection, methods, timezone, policy, now).declared()
+
+
+def judged(
+    inspection: Inspection, methods: Mapping[str, MethodKind], timezone: str, policy: Policy, now: Millis
+) -> InspectedScript:
+    """Add the problems that only the runtime can see to those of the inspection."""
     problems = list(inspection.problems)
     count = inspection.problem_count
     declaration = inspection.declaration
@@ -51,9 +100,11 @@ def checked(
         ]
         found = [_placed(problem, inspection.places) for problem in found]
         problems, count = [*problems, *found], count + len(found)
-    if problems or declaration is None:
-        raise DeployRefused(problems[:PROBLEMS_SHOWN_MAX], count)
-    return StoredDeclaration.of(inspection, methods)
+    return InspectedScript(inspection, methods, problems[:PROBLEMS_SHOWN_MAX], count)
+
+
+def _name_of(inspection: Inspection) -> str:
+    return (inspection.declaration.name if inspection.declaration is not None else None) or ""
 
 
 def runs_already(source: str, active: ScriptVersion | None) -> bool:

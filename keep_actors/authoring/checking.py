@@ -5,15 +5,13 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from keep_actors.authoring import admission
-from keep_actors.authoring.admission import DeployRefused
 from keep_actors.connectors import Catalog, Connector
 from keep_actors.kernel import WallTime
 from keep_actors.policy import Policy
 from keep_actors.sandbox_pool import SandboxPool
 from keep_actors.sandbox_pool.limits import limits_for
 from keep_actors.sandbox_pool.pool import PoolMode
-from keep_sandbox.declaration import Inspection, Problem
-from keep_sandbox.invocation import MethodKind
+from keep_sandbox.declaration import Problem
 
 
 class Checked(msgspec.Struct, frozen=True):
@@ -34,22 +32,15 @@ async def check_scripts(
     sources: Sequence[str], connectors: Iterable[Connector] | None = None, sandbox: PoolMode = "jailed"
 ) -> list[Checked]:
     """Check each. Without `connectors` their methods are not checked, and are judged by their verbs."""
-    catalog = Catalog(connectors) if connectors is not None else None
+    kinds = Catalog(connectors).kinds() if connectors is not None else None
+    found: list[Checked] = []
     async with SandboxPool.open(mode=sandbox, limits=limits_for(sandbox)) as pool:
-        kinds = catalog.kinds() if catalog is not None else None
-        return [_checked(await pool.inspect(source, kinds), catalog) for source in sources]
-
-
-def _checked(inspection: Inspection, catalog: Catalog | None) -> Checked:
-    uses = [use.name for use in inspection.uses]
-    name = (inspection.declaration.name if inspection.declaration is not None else None) or ""
-    methods: dict[str, MethodKind] = catalog.kinds() if catalog is not None else dict.fromkeys(uses, "read")
-    try:
-        admission.checked(inspection, methods, "UTC", Policy(), WallTime().now())
-    except DeployRefused as refused:
-        problems = sorted(refused.problems, key=_place)
-        return Checked(name, uses, problems, refused.count, inspection.warnings)
-    return Checked(name, uses, [], 0, inspection.warnings)
+        for source in sources:
+            script = await admission.inspected(pool, source, kinds, "UTC", lambda _: Policy(), WallTime().now())
+            uses = [use.name for use in script.inspection.uses]
+            problems = sorted(script.problems, key=_place)
+            found.append(Checked(script.name, uses, problems, script.count, script.inspection.warnings))
+    return found
 
 
 def _place(problem: Problem) -> tuple[int, int]:
