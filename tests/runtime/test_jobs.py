@@ -129,15 +129,15 @@ async def test_what_an_item_asked_for_and_did_not_wait_for_belongs_to_it() -> No
         (item('await c.withItem("7", "T", () => 1);'), 'ctx.withItem cannot be nested: "7" waits for "7"'),
         (item("await c.fake.add({ text: 5 });"), "fake.add: text: expected string, got number"),
         (item('await c.fake.add({ text: "x", subkey: 5 });'), "fake.add: subkey: "),
-        ('await c.withItem("", "T", () => 1);', "ctx.withItem: the id is a non-empty string"),
-        ('await c.withItem(7, "T", () => 1);', "ctx.withItem: the id is a non-empty string"),
-        ('await c.withItem("7", "", () => 1);', "ctx.withItem: the title is a non-empty string"),
+        ('await c.withItem("", "T", () => 1);', "ctx.withItem: the id must be a non-empty string"),
+        ('await c.withItem(7, "T", () => 1);', "ctx.withItem: the id must be a non-empty string"),
+        ('await c.withItem("7", "", () => 1);', "ctx.withItem: the title must be a non-empty string"),
         ('await c.withItem("7", "  ", () => 1);', "`ctx.withItem`: "),
         ('await c.withItem("7", "T".repeat(501), () => 1);', "`ctx.withItem`: "),
         ('await c.withItem("7".repeat(513), "T", () => 1);', "`ctx.withItem`: "),
         ('await c.withItem("7\\0", "T", () => 1);', "`ctx.withItem`: "),
         ('await c.withItem("7", "T\\0", () => 1);', "`ctx.withItem`: "),
-        ('await c.withItem("7", "T");', "ctx.withItem: the third argument is a function"),
+        ('await c.withItem("7", "T");', "ctx.withItem: the third argument must be a function"),
     ],
 )
 async def test_what_a_job_may_not_do_ends_it_as_a_logic_error_and_nothing_is_called(body: str, words: str) -> None:
@@ -188,7 +188,7 @@ async def test_a_forgotten_await_on_an_item_is_a_logic_error_with_a_hint_and_cra
     async with world(fake) as box:
         run = await swept(box, body)
         assert run.status == "failed:logic"
-        assert 'the handler returned while item "1" was not finished' in run.error_message
+        assert 'the handler returned before item "1" was finished' in run.error_message
         assert "`await` every `ctx.withItem` (use `for … of`, not `forEach`)" in run.error_message
         assert [each.status for each in await box.keep.runs("flow")] == ["failed:logic"]
         assert (await box.keep.workflow("flow")).maintenance

@@ -35,7 +35,7 @@ honest = super(Compromised, worker)._receive
 def obey(frame):
     handler = frame.invocation.handler
     if handler.endswith('.mutate'):
-        say(protocol.encode(protocol.Asked(frame.call, 1, Kind.MUTATION, 'bank.pay', '{"to":"attacker"}')))
+        say(protocol.encode(protocol.RequestFrame(frame.call, 1, Kind.MUTATION, 'bank.pay', '{"to":"attacker"}')))
     else:
         honest(frame)
 if frame.invocation.handler == 'producers.poll':

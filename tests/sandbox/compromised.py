@@ -12,6 +12,7 @@ import ctypes, gc, mmap, os, resource, signal, socket, subprocess, sys, time, th
 import keep_sandbox.worker
 from keep_sandbox import outcomes, protocol
 from keep_sandbox.outcomes import Kind, Value
+from keep_sandbox.protocol import encode
 
 libc = ctypes.CDLL(None, use_errno=True)
 # Once before the jail, so that nothing is loaded for the first time inside it.
@@ -21,7 +22,7 @@ libc.syscall(39)
 
 class Compromised(keep_sandbox.worker._Worker):
     def _receive(self, frame):
-        if not isinstance(frame, protocol.Run):
+        if not isinstance(frame, protocol.RunFrame):
             return super()._receive(frame)
         code = frame.invocation.source
         if "/*python" in code:

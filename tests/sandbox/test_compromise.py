@@ -76,7 +76,7 @@ def attack(code: str, capabilities: Capabilities = GMAIL) -> Invocation:
 @pytest.mark.usefixtures("taken_over")
 async def test_a_compromised_worker_cannot_reach_the_machine() -> None:
     escaped: list[str] = []
-    and_go_on = "\nexcept BaseException: pass\nsay(protocol.encode(protocol.Ended(1, Value(value='1'))))"
+    and_go_on = "\nexcept BaseException: pass\nsay(encode(protocol.EndedFrame(1, Value(value='1'))))"
     async with SandboxPool.open() as pool:
         for name, code in FORBIDDEN.items():
             escape = code.replace("{tgkill}", str(TGKILL[platform.machine()]))
@@ -122,8 +122,8 @@ async def test_a_worker_that_says_nothing_is_ended_by_the_clock() -> None:
 
 @pytest.mark.usefixtures("taken_over")
 async def test_the_hosts_own_time_does_not_count_as_the_guests() -> None:
-    ask = "say(protocol.encode(protocol.Asked(1, 1, Kind.READ, 'gmail.search', '{}')))\n"
-    end = "os.read(3, 9999)\nsay(protocol.encode(protocol.Ended(1, Value(value='1'))))"
+    ask = "say(encode(protocol.RequestFrame(1, 1, Kind.READ, 'gmail.search', '{}')))\n"
+    end = "os.read(3, 9999)\nsay(encode(protocol.EndedFrame(1, Value(value='1'))))"
     async with SandboxPool.open(limits=Limits(wall_ms=150)) as pool, pool.invoke("w", attack(ask + end)) as call:
         request = await call.next()
         assert isinstance(request, Request)
@@ -134,14 +134,14 @@ async def test_the_hosts_own_time_does_not_count_as_the_guests() -> None:
 
 SLOW_READER = """
 for number in range(1, 11):
-    say(protocol.encode(protocol.Asked(1, number, Kind.READ, 'gmail.search', '{}')))
+    say(encode(protocol.RequestFrame(1, number, Kind.READ, 'gmail.search', '{}')))
     until = time.monotonic() + 0.2
     while time.monotonic() < until:
         pass
     left = int.from_bytes(os.read(3, 4), 'big')
     while left:
         left -= len(os.read(3, left))
-say(protocol.encode(protocol.Ended(1, Value(value='1'))))
+say(encode(protocol.EndedFrame(1, Value(value='1'))))
 """
 
 
@@ -162,7 +162,7 @@ async def test_a_worker_that_does_not_read_its_answers_uses_up_its_own_time() ->
 @pytest.mark.usefixtures("taken_over")
 async def test_a_worker_that_never_reads_is_ended_however_many_answers_it_is_owed() -> None:
     code = (
-        "[say(protocol.encode(protocol.Asked(1, n, Kind.READ, 'gmail.search', '{}'))) for n in (1, 2, 3)]\n"
+        "[say(encode(protocol.RequestFrame(1, n, Kind.READ, 'gmail.search', '{}'))) for n in (1, 2, 3)]\n"
         "while True: pass"
     )
     async with SandboxPool.open(limits=Limits(wall_ms=300)) as pool, pool.invoke("w", attack(code)) as call:
@@ -180,36 +180,36 @@ FORGED = {
     "no frame at all": "say(b'\\x00\\x00\\x00\\x05hello')",
     "a frame nested deeply": "say((100000).to_bytes(4, 'big') + b'\\x91' * 100000)",
     "text that is not UTF-8": "say(b'\\x00\\x00\\x00\\x0b\\x93\\xa6Logged\\x01\\xa1\\xff')",
-    "a frame of the host's": "say(protocol.encode(protocol.Abort(1)))",
-    "a frame of the zygote's": "say(protocol.encode(protocol.Started(1)))",
-    "a second greeting": "say(protocol.encode(protocol.Ready()))",
-    "an end to nothing": "say(protocol.encode(protocol.Idle(1)))",
-    "an answer for another call": "say(protocol.encode(protocol.Ended(2, Value(value='1'))))",
-    "a value that is not JSON": "say(protocol.encode(protocol.Ended(1, Value(value='{'))))",
-    "a value with half a character": "say(protocol.encode(protocol.Ended(1, Value(value='\"\\\\ud800\"'))))",
-    "a number that nobody can hold": "say(protocol.encode(protocol.Ended(1, Value(value='[1e400]'))))",
-    "a request with such a number": "say(protocol.encode(protocol.Asked(1, 1, Kind.READ, 'gmail.search', '1E+999')))",
-    "an integer that is too long": "say(protocol.encode(protocol.Ended(1, Value(value='1' * 5000))))",
-    "a value that is too deep": "say(protocol.encode(protocol.Ended(1, Value(value='['*100 + ']'*100))))",
-    "a value that is far too deep": "say(protocol.encode(protocol.Ended(1, Value(value='['*100000))))",
-    "a value that is too large": "say(protocol.encode(protocol.Ended(1, Value(value='\"' + 'x'*2000000 + '\"'))))",
-    "a request out of order": "say(protocol.encode(protocol.Asked(1, 2, Kind.READ, 'gmail.search', '{}')))",
-    "a request played again": "say(protocol.encode(protocol.Asked(1, 1, Kind.READ, 'gmail.search', '{}')) * 2)",
-    "a mutation that says it reads": "say(protocol.encode(protocol.Asked(1, 1, Kind.READ, 'gmail.send', '{}')))",
-    "a read that says it mutates": "say(protocol.encode(protocol.Asked(1, 1, Kind.MUTATION, 'gmail.search', '{}')))",
-    "a method that was not offered": "say(protocol.encode(protocol.Asked(1, 1, Kind.MUTATION, 'bank.pay', '{}')))",
-    "a topic call that was not offered": "say(protocol.encode(protocol.Asked(1, 1, Kind.PUBLISH, 'publish', '{}')))",
-    "too much log": "say(protocol.encode(protocol.Logged(1, 'x')) * 201)",
-    "a log line that is too long": "say(protocol.encode(protocol.Logged(1, 'x' * 2001)))",
+    "a frame of the host's": "say(encode(protocol.Abort(1)))",
+    "a frame of the zygote's": "say(encode(protocol.StartedFrame(1)))",
+    "a second greeting": "say(encode(protocol.Ready()))",
+    "an end to nothing": "say(encode(protocol.Idle(1)))",
+    "an answer for another call": "say(encode(protocol.EndedFrame(2, Value(value='1'))))",
+    "a value that is not JSON": "say(encode(protocol.EndedFrame(1, Value(value='{'))))",
+    "a value with half a character": "say(encode(protocol.EndedFrame(1, Value(value='\"\\\\ud800\"'))))",
+    "a number that nobody can hold": "say(encode(protocol.EndedFrame(1, Value(value='[1e400]'))))",
+    "a request with such a number": "say(encode(protocol.RequestFrame(1, 1, Kind.READ, 'gmail.search', '1E+999')))",
+    "an integer that is too long": "say(encode(protocol.EndedFrame(1, Value(value='1' * 5000))))",
+    "a value that is too deep": "say(encode(protocol.EndedFrame(1, Value(value='['*100 + ']'*100))))",
+    "a value that is far too deep": "say(encode(protocol.EndedFrame(1, Value(value='['*100000))))",
+    "a value that is too large": "say(encode(protocol.EndedFrame(1, Value(value='\"' + 'x'*2000000 + '\"'))))",
+    "a request out of order": "say(encode(protocol.RequestFrame(1, 2, Kind.READ, 'gmail.search', '{}')))",
+    "a request played again": "say(encode(protocol.RequestFrame(1, 1, Kind.READ, 'gmail.search', '{}')) * 2)",
+    "a mutation that says it reads": "say(encode(protocol.RequestFrame(1, 1, Kind.READ, 'gmail.send', '{}')))",
+    "a read that says it mutates": "say(encode(protocol.RequestFrame(1, 1, Kind.MUTATION, 'gmail.search', '{}')))",
+    "a method that was not offered": "say(encode(protocol.RequestFrame(1, 1, Kind.MUTATION, 'bank.pay', '{}')))",
+    "a topic call that was not offered": "say(encode(protocol.RequestFrame(1, 1, Kind.PUBLISH, 'publish', '{}')))",
+    "too much log": "say(encode(protocol.Logged(1, 'x')) * 201)",
+    "a log line that is too long": "say(encode(protocol.Logged(1, 'x' * 2001)))",
     "too many requests": (
-        "[say(protocol.encode(protocol.Asked(1, i, Kind.READ, 'gmail.search', '1'))) for i in range(1, 102)]"
+        "[say(encode(protocol.RequestFrame(1, i, Kind.READ, 'gmail.search', '1'))) for i in range(1, 102)]"
     ),
-    "an outcome that is the host's to see": "say(protocol.encode(protocol.Ended(1, outcomes.WorkerLost())))",
-    "an error that is too long": "say(protocol.encode(protocol.Ended(1, outcomes.ScriptError("
+    "an outcome that is the host's to see": "say(encode(protocol.EndedFrame(1, outcomes.WorkerLost())))",
+    "an error that is too long": "say(encode(protocol.EndedFrame(1, outcomes.ScriptError("
     "phase='run', name='E', message='x' * 100_000))))",
-    "a place that no script has": "say(protocol.encode(protocol.Ended(1, outcomes.CpuLimit("
+    "a place that no script has": "say(encode(protocol.EndedFrame(1, outcomes.CpuLimit("
     "place=outcomes.Place(99999, 1)))))",
-    "more bytes than an invocation has": "[say(protocol.encode(protocol.Logged(1, 'x'))) for _ in iter(int, 1)]",
+    "more bytes than an invocation has": "[say(encode(protocol.Logged(1, 'x'))) for _ in iter(int, 1)]",
 }
 
 
@@ -244,7 +244,7 @@ async def test_the_costliest_values_that_a_worker_can_send_do_not_delay_the_even
         for value in LARGE_VALUES:
             # What the loop's own thread computes, which is what it keeps others from; a busy machine adds to the rest.
             before = time.thread_time()
-            outcome = await run(pool, attack(f"say(protocol.encode(protocol.Ended(1, Value(value={value}))))"))
+            outcome = await run(pool, attack(f"say(encode(protocol.EndedFrame(1, Value(value={value}))))"))
             assert time.thread_time() - before < LOOP_DELAY_MAX_S
             assert isinstance(outcome, Value | ProtocolViolation)
 
@@ -266,13 +266,13 @@ async def test_random_bytes_from_a_worker_never_trouble_the_host() -> None:
 async def test_nothing_that_a_worker_says_after_its_mutation_counts() -> None:
     code = (
         "if frame.invocation.args == '[2]':\n"
-        "    say(protocol.encode(protocol.Ended(frame.call, Value(value=str(os.getpid())))))\n"
+        "    say(encode(protocol.EndedFrame(frame.call, Value(value=str(os.getpid())))))\n"
         "else:\n"
-        "    say(protocol.encode(protocol.Asked(1, 1, Kind.MUTATION, 'gmail.send', str(os.getpid()))))\n"
-        "    say(protocol.encode(protocol.Asked(1, 2, Kind.MUTATION, 'gmail.send', '{\"to\":2}')))\n"
-        "    say(protocol.encode(protocol.Logged(1, 'AFTER')))\n"
-        "    say(protocol.encode(protocol.Ended(1, Value(value='1'))))\n"
-        "    say(protocol.encode(protocol.Idle(1)))\n"
+        "    say(encode(protocol.RequestFrame(1, 1, Kind.MUTATION, 'gmail.send', str(os.getpid()))))\n"
+        "    say(encode(protocol.RequestFrame(1, 2, Kind.MUTATION, 'gmail.send', '{\"to\":2}')))\n"
+        "    say(encode(protocol.Logged(1, 'AFTER')))\n"
+        "    say(encode(protocol.EndedFrame(1, Value(value='1'))))\n"
+        "    say(encode(protocol.Idle(1)))\n"
     )
     async with SandboxPool.open() as pool:
         async with pool.invoke("w", invocation(code, args="[1]")) as call:
@@ -287,13 +287,11 @@ async def test_nothing_that_a_worker_says_after_its_mutation_counts() -> None:
 
 STAYS = """
 def obey(frame):
-    say(protocol.encode(protocol.Asked(frame.call, 1, Kind.MUTATION, 'bank.pay', '{"to":"attacker"}')))
+    say(encode(protocol.RequestFrame(frame.call, 1, Kind.MUTATION, 'bank.pay', '{"to":"attacker"}')))
 worker._receive = obey
-say(protocol.encode(protocol.Ended(frame.call, Value(value='1'))) + protocol.encode(protocol.Idle(frame.call)))
+say(encode(protocol.EndedFrame(frame.call, Value(value='1'))) + encode(protocol.Idle(frame.call)))
 """
-HONEST = (
-    "say(protocol.encode(protocol.Ended(frame.call, Value(value='2'))) + protocol.encode(protocol.Idle(frame.call)))"
-)
+HONEST = "say(encode(protocol.EndedFrame(frame.call, Value(value='2'))) + encode(protocol.Idle(frame.call)))"
 BANK = Capabilities(connectors={"bank": {"pay": "mutation"}})
 
 
