@@ -1,7 +1,7 @@
-"""Runs untrusted JavaScript. Knows QuickJS; knows no SQL and no workflows.
+"""Run untrusted JavaScript. Knows QuickJS; knows no SQL and no workflows.
 
-One handler of one script at a time: its requests are relayed to whoever asked, and how it ended is one of a closed
-set of outcomes. For scripts that are not trusted, `keep_actors.sandbox_pool` runs this in jailed processes.
+Runs one handler of one script at a time, relays its requests to the caller, and ends with one of a closed set of
+outcomes. For scripts that are not trusted, `keep_actors.sandbox_pool` runs this in jailed processes.
 """
 
 from keep_sandbox.declaration import Code, Consumer, Declaration, Inspection, Problem, Schedule, Scheduled
@@ -35,7 +35,7 @@ from keep_sandbox.outcomes import (
 )
 
 Mutation = IssuedMutation
-"""The earlier name of `IssuedMutation`, which the storage uses for another thing."""
+"""Earlier name of `IssuedMutation`; the storage has another `Mutation`."""
 
 __all__ = [
     "DEFAULT_LIMITS",

@@ -1,7 +1,7 @@
-"""Static checks of the handlers: what a phase must not do, what follows a mutation, what is shared that must not be.
+"""Static checks of the handlers: calls that a phase must not make, code after a mutation, shared state.
 
-They read a syntax tree and know no types: they miss what is hidden (an alias of `ctx`, a computed name) and are never
-the law. Which methods change the world is said by the host; without that, a method's verb is taken at its word.
+The checks read a syntax tree without types. They miss what is hidden (an alias of `ctx`, a computed name), so the
+runtime enforces every rule again. The host says which methods are mutations; otherwise the verb in the name decides.
 """
 
 import re
@@ -41,40 +41,35 @@ _WHAT: Final = {
     "withItem": "opens an item",
 }
 _INSTEAD: Final = {
-    "read": "read in `prepare`, in a producer or in a job, and hand what is needed over in `data`",
-    "mutation": "only `mutate` of a consumer changes something outside, or a job inside `ctx.withItem`: move it there",
-    "publish": "publish in a producer, in `next` or in a job; `prepare` hands over in `data`, `mutate` in its one call",
-    "peek": "look at events in `prepare`, and hand what is needed over in `data`",
-    "getByIds": "look at events in `prepare`, and hand what is needed over in `data`",
+    "read": "read in `prepare`, in a producer or in a job, and pass on what is needed in `data`",
+    "mutation": "mutations belong in `mutate` of a consumer, or in `ctx.withItem` of a job: move it there",
+    "publish": "publish in a producer, in `next` or in a job",
+    "peek": "look at events in `prepare`, and pass on what is needed in `data`",
+    "getByIds": "look at events in `prepare`, and pass on what is needed in `data`",
     "withItem": "items are for jobs; a consumer reserves events and makes one call in `mutate`",
 }
 _INSTEAD_HERE: Final = {
-    (
-        "mutation",
-        "producers",
-    ): "publish an event, and make the call in `mutate` of a consumer that subscribes to it",
+    ("mutation", "producers"): "publish an event, and make the call in `mutate` of a consumer that subscribes to it",
     ("mutation", "jobs"): "put it into an item: `await ctx.withItem(id, title, async () => {...})`",
     ("mutation", "prepare"): "return what the call needs as `data`, and make the call in `mutate`",
     ("mutation", "next"): "publish an event here, and make the call in `mutate` of another consumer",
     ("publish", "prepare"): "return it as `data`, and publish in `next`",
     ("publish", "mutate"): "publish in `next`, which runs after the call",
 }
-"""What the author should do, by what was called and where."""
+"""Advice for the author, by kind of call and phase; it comes before `_INSTEAD`."""
 _WAITING: Final = {
-    Dropped.BARE: "write `await ctx.withItem(...)`, and `await` the call that it is in, if it is in one",
-    Dropped.FOR_EACH: "`forEach` waits for nothing: write `for (const each of all) { await ctx.withItem(...); }`",
-    Dropped.FOR_ONE: "`Promise.race` and `Promise.any` wait for one only: `await` each item, or use `Promise.all`",
+    Dropped.BARE: "write `await ctx.withItem(...)`, and `await` the call around it, if there is one",
+    Dropped.FOR_EACH: "`forEach` does not wait: write `for (const each of all) { await ctx.withItem(...); }`",
+    Dropped.FOR_ONE: "`Promise.race` and `Promise.any` wait for one item only: `await` each, or use `Promise.all`",
     Dropped.LIST: "to wait for a list of promises, write `await Promise.all(...)`",
 }
 assert set(_WAITING) == set(Dropped), "every way to lose a promise has its advice"
-_NO_CTX: Final = "the world is reached through `ctx` alone"
+_NO_CTX: Final = "only `ctx` reaches anything outside the script"
 _NO_NETWORK: Final = (
     "there is no network: call a connector, `ctx.<connector>.<method>({...})`, in a producer or `prepare`"
 )
 _NO_TIMERS: Final = "there are no timers: return `wakeAt` from `prepare`, or give a producer or job a `schedule`"
-_ONE_FILE: Final = (
-    "a script is one file without modules: write what is needed into it; the world is reached through `ctx`"
-)
+_ONE_FILE: Final = "a script is one file without modules: write what you need into it, and use `ctx` for the rest"
 _ABSENT_GLOBALS: Final = {
     **dict.fromkeys(("fetch", "XMLHttpRequest", "WebSocket"), _NO_NETWORK),
     **dict.fromkeys(("setTimeout", "setInterval", "setImmediate"), _NO_TIMERS),
@@ -82,7 +77,7 @@ _ABSENT_GLOBALS: Final = {
     **dict.fromkeys(("SharedArrayBuffer", "Atomics", "WeakRef", "FinalizationRegistry"), "use plain values"),
     "require": _ONE_FILE,
     "process": "there is no environment: write settings as constants, or read them with a connector",
-    "localStorage": "return what has to last as the handler's state",
+    "localStorage": "return what must be kept as the handler's state",
     "Buffer": "values are JSON: use strings",
 }
 _EVENT_FIELDS: Final = ("messageId", "title", "payload")
@@ -104,7 +99,7 @@ def used_methods(tree: Tree) -> list[Use]:
 
 
 def check(tree: Tree, declaration: Declaration | None, methods: Mapping[str, MethodKind] | None) -> list[Problem]:
-    """Everything that can be seen without running the script."""
+    """Find the problems that can be seen without running the script."""
     problems: list[Problem] = []
     for handler in find_handlers(tree):
         _check_calls(handler, declaration, methods, problems)
@@ -114,20 +109,20 @@ def check(tree: Tree, declaration: Declaration | None, methods: Mapping[str, Met
 
 
 def warnings(tree: Tree) -> list[Problem]:
-    """What looks wrong in the handlers and may be right."""
+    """Find code in the handlers that is probably wrong, but may be right."""
     found: list[Problem] = []
     for handler in find_handlers(tree):
         for call, names in handler.uses():
             if names == ["withItem"] and handler.phase == "jobs" and call.kind == "call_expression":
                 lost = dropped(call, handler.function)
                 if lost is not None:
-                    message = "nothing waits for this item: a handler that returns before it is finished fails"
+                    message = "this item is not awaited: a handler that returns before it is finished fails"
                     found.append(_problem(Code.ITEM_NOT_AWAITED, message, _WAITING[lost], call, handler))
     return found
 
 
 def kind_of_call(names: list[str], phase: str, methods: Mapping[str, MethodKind] | None) -> str | None:
-    """What a call on `ctx` is: one of the topic calls, `read`, `mutation`, or None when nobody can say."""
+    """The kind of a call on `ctx`: one of the topic calls, `read`, `mutation`, or None if unknown."""
     if len(names) == 1 or names[0] == "item":
         return names[0] if names[0] in _TOPIC_CALLS else None
     full = ".".join(names[:2])
@@ -135,7 +130,7 @@ def kind_of_call(names: list[str], phase: str, methods: Mapping[str, MethodKind]
         return methods[full]
     if _READING.match(names[1]):
         return "read"
-    # In `mutate` there is nothing else to call a connector for.
+    # A call in `mutate` is a mutation unless its name says that it reads.
     if phase == "mutate" or _CHANGING.match(names[1]):
         return "mutation"
     return None
@@ -150,14 +145,14 @@ def _check_calls(
     mutations: list[Node] = []
     for call, names in handler.uses():
         kind = kind_of_call(names, handler.phase, methods)
-        # A mutation is not even to be named where it may not be called; to name anything else does nothing.
+        # A mutation must not even be named where it may not be called; naming anything else is harmless.
         if kind is None or (call.kind != "call_expression" and kind != "mutation"):
             continue
         shown = f"ctx.{'.'.join(names)}"
         if kind not in _ALLOWED[handler.phase] or (kind == "mutation" and not _may_mutate_here(handler, call)):
             code = Code.MUTATION_MISPLACED if kind == "mutation" else Code.CALL_MISPLACED
             what = "changes something outside" if kind == "mutation" else _WHAT[kind]
-            message = f"`{shown}` {what}, which {handler.address} may not do here"
+            message = f"`{shown}` {what}, which {handler.address} must not do here"
             hint = _INSTEAD_HERE.get((kind, handler.phase), _INSTEAD[kind])
             problems.append(_problem(code, message, hint, call, handler))
         elif kind == "mutation" and handler.phase == "mutate" and call.kind == "call_expression":
@@ -179,25 +174,25 @@ def _check_calls(
 
 
 def _words_after(after: Node, calls: Set[int], made: Set[int]) -> tuple[str, str]:
-    """What is wrong with the code that would follow a mutation, and what to do."""
+    """The message and the hint for code that would run after a mutation."""
     if is_loop(after) and id(after) not in made:
         return (
-            "a mutation in a loop: the first one ends the script, so there is no second round",
-            "reserve one event per run, and the host comes back for the next; or use a job with `ctx.withItem`",
+            "a mutation in a loop: the first one ends the script, so the loop never repeats",
+            "reserve one event per run, and the next run takes the next event; or use a job with `ctx.withItem`",
         )
     if after.kind in ("catch_clause", "finally_clause"):
         return (
             "code after the mutation: the mutation ends the script, so this never runs",
-            "leave it out: a call that fails is seen to by the host, and `next` is told what became of it",
+            "leave it out: the host handles a failed call, and `next` is given the outcome",
         )
     if id(after) in calls and after.kind != "member_expression":
         return (
             "a second mutation: the first one ends the script, so this never runs",
-            "one call per run: publish an event in `next`, and make the second call in a consumer of its own",
+            "make one call per run: publish an event in `next`, and make the second call in another consumer",
         )
     return (
         "code after the mutation: the mutation ends the script, so this never runs",
-        "the mutation is the last thing `mutate` does; what follows from it belongs into `next`",
+        "make the mutation the last thing in `mutate`, and move what follows to `next`",
     )
 
 
@@ -224,7 +219,7 @@ def _check_topic(
     entry = declaration.consumers.get(name) if group == "consumers" else getattr(declaration, group).get(name)
     if topic not in declaration.topics:
         message = f"the topic {topic!r} is not declared"
-        hint = f"{near(topic, declaration.topics, problems)}add it to `topics`, or use one that is there"
+        hint = f"{near(topic, declaration.topics, problems)}add it to `topics`, or use a declared one"
         problems.append(_problem(Code.TOPIC_UNKNOWN, message, hint, literal, handler))
     elif kind == "publish" and entry is not None and entry.publishes is not None and topic not in entry.publishes:
         hint = "add it there, or publish elsewhere"
@@ -241,13 +236,13 @@ def _check_event(handler: HandlerCode, call: Node, problems: list[Problem]) -> N
     if event is None or event.kind != "object":
         return
     missing = "an event needs a `title` that a person can read"
-    hint = "write `{ messageId, title, payload }`: the id that the thing has outside, words for a person, JSON"
+    hint = "write `{ messageId, title, payload }`: the id in the outside system, a title for people, JSON"
     shape = (_EVENT_FIELDS, "title", missing, hint)
     _check_literal(Code.EVENT_INVALID, "event", event, shape, handler, problems)
 
 
 def _check_results(handler: HandlerCode, problems: list[Problem]) -> None:
-    """What `prepare` returns, where it is written out."""
+    """Check object literals that `prepare` returns."""
     missing = "`prepare` returns no `reservations`"
     hint = "return `{ reservations: [{ topic, ids }], data, ui: { title }, wakeAt }`; `reservations: []` for nothing"
     waiting = list(handler.function.children)
@@ -269,16 +264,16 @@ def _check_literal(
     handler: HandlerCode,
     problems: list[Problem],
 ) -> None:
-    """An object that is written out has no field but these. With `...rest` in it, nobody can say what is missing.
+    """Check the fields of an object literal. With `...rest` in it, a missing field cannot be told.
 
-    Its shape: the fields that there are, the one that has to be there, and what to say and advise if it is not.
+    `shape`: the known fields, the required one, and the message and the hint if that one is missing.
     """
     known, required, missing, advice = shape
     keys = [(_plain_key(member), member) for member in literal.children if member.kind != "comment"]
     for key, member in keys:
         if key is not None and key not in known:
             message = f"the {what} has no field `{key[:80]}`"
-            hint = f"{near(key, known, problems)}there are {', '.join(f'`{each}`' for each in known)}"
+            hint = f"{near(key, known, problems)}the fields are {', '.join(f'`{each}`' for each in known)}"
             problems.append(_problem(code, message, hint, member, handler))
     if required not in {key for key, _ in keys} and all(key is not None for key, _ in keys):
         problems.append(_problem(code, missing, advice, literal, handler))
@@ -291,7 +286,7 @@ def _plain_key(member: Node) -> str | None:
 
 def _check_top_level(tree: Tree, problems: list[Problem]) -> None:
     constants: set[str] = set()
-    hint = "handlers share nothing: keep it in the returned state, or pass it through a topic"
+    hint = "handlers share no variables: keep it in the returned state, or pass it through a topic"
     for statement in tree.root.children:
         if statement.kind == "export_statement":
             statement = statement.get("declaration") or statement
@@ -305,19 +300,19 @@ def _check_top_level(tree: Tree, problems: list[Problem]) -> None:
             if fixed:
                 constants.add(name.text)
             else:
-                message = f"`{name.text[:80]}` is a variable at the top level: it does not survive a handler"
+                message = f"`{name.text[:80]}` is a variable at the top level: its value is lost after each run"
                 problems.append(_problem(Code.TOP_LEVEL_STATE, message, hint, declarator))
     for node in tree.root.within():
         name_node = _changed(node)
         if name_node is None or name_node.text not in constants:
             continue
         if any(around.kind in FUNCTIONS for around in node.ancestors()):
-            message = f"`{name_node.text[:80]}` is changed by a handler: the change does not survive it"
+            message = f"`{name_node.text[:80]}` is changed by a handler: the change is lost after the run"
             problems.append(_problem(Code.TOP_LEVEL_STATE, message, hint, node))
 
 
 def _changed(node: Node) -> Node | None:
-    """The variable whose content an expression changes: `x.y = 1`, `x[0]++`, `x.push(1)`."""
+    """The variable whose contents an expression changes: `x.y = 1`, `x[0]++`, `x.push(1)`."""
     if node.kind in ("assignment_expression", "augmented_assignment_expression"):
         target = node.get("left")
     elif node.kind == "update_expression":
@@ -349,12 +344,12 @@ def _check_names(tree: Tree, problems: list[Problem]) -> None:
         if node.kind in ("call_expression", "new_expression"):
             callee = node.get("function") or node.get("constructor")
             if callee is not None and callee.kind == "import":
-                problems.append(_problem(Code.DYNAMIC_CODE, "`import` finds nothing here", _ONE_FILE, node))
+                problems.append(_problem(Code.DYNAMIC_CODE, "`import` is not available here", _ONE_FILE, node))
             elif callee is not None and callee.text in ("eval", "Function"):
                 hint = "write the code itself"
                 problems.append(_problem(Code.DYNAMIC_CODE, f"`{callee.text}` does not exist here", hint, node))
         if node.kind == "import_statement":
-            problems.append(_problem(Code.DYNAMIC_CODE, "there is nothing to import here", _ONE_FILE, node))
+            problems.append(_problem(Code.DYNAMIC_CODE, "`import` is not available here", _ONE_FILE, node))
         if node.kind == "identifier" and node.text in _ABSENT_GLOBALS and node.text not in own:
             hint = _ABSENT_GLOBALS[node.text]
             problems.append(_problem(Code.GLOBAL_UNKNOWN, f"`{node.text}` does not exist here", hint, node))

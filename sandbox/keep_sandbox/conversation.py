@@ -1,8 +1,8 @@
-"""The host's side of one invocation: which frames a worker may send, and what each of them means.
+"""The host's side of one invocation: the frames that a worker may send, and their meaning. Pure.
 
-Pure: frames in, outcomes out. Everything that an honest worker would never do is a `Violation`, whoever the worker
-belongs to by now: a wrong call number, an id that does not count up by one, a kind that is not that of the method,
-more requests or log lines than allowed, text that is not JSON, anything after the end.
+A script may have taken its worker over, so anything that an honest worker never sends is a `Violation`: a wrong call
+number, an id that does not count up by one, a kind that is not the method's, more requests or log lines than allowed,
+text that is not JSON, a frame after the end.
 """
 
 from typing import Final, assert_never
@@ -14,15 +14,15 @@ from keep_sandbox.outcomes import InvocationEnd, IssuedMutation, Kind, Outcome, 
 from keep_sandbox.protocol import EndedFrame, FromWorker, Idle, Logged, Ready, RequestFrame
 
 ERROR_TEXTS_MAX: Final = 5
-"""A stack is cut before it is put into the author's coordinates, where its lines are longer."""
+"""An error text may have this many times `error_chars`: a stack is cut first, and then its lines become longer."""
 
 
 class Violation(Exception):
-    """The worker did what no worker of ours does. Kill it."""
+    """The worker sent a frame that an honest worker never sends. Kill it."""
 
 
 class Conversation:
-    """What the host knows of one call. `receive` takes each frame in turn."""
+    """The state of one call at the host. `receive` takes each frame in turn."""
 
     def __init__(self, call: int, capabilities: Capabilities, limits: Limits) -> None:
         self.logs: list[str] = []
@@ -36,16 +36,16 @@ class Conversation:
 
     @property
     def is_over(self) -> bool:
-        """Whether the end was received or decided."""
+        """True once the end was received, or decided by the host."""
         return self._is_over
 
     @property
     def host_has_the_word(self) -> bool:
-        """Whether the script may be waiting for the host, so that the guest's clock stands still."""
+        """True while the script may be waiting for the host, which stops the guest's clock."""
         return bool(self._unanswered)
 
     def receive(self, frame: FromWorker) -> Outcome | None:
-        """What a frame means; None for a log line, which is kept. Raises `Violation`."""
+        """Return the outcome of a frame; None for a log line, which is kept. Raises `Violation`."""
         if self._is_over:
             raise Violation("a frame after the end")
         match frame:
@@ -67,14 +67,14 @@ class Conversation:
                 assert_never(frame)
 
     def answered(self, request_id: int) -> bool:
-        """Note that a request gets its answer now. False when nobody waits for it."""
+        """Note that a request gets its answer now. Returns False if it does not wait for one."""
         if request_id not in self._unanswered or self._is_over:
             return False
         self._unanswered.remove(request_id)
         return True
 
     def end(self) -> None:
-        """The host has decided that this is over."""
+        """End the call from the host's side."""
         self._is_over = True
 
     def _check_call(self, call: int) -> None:
@@ -91,13 +91,13 @@ class Conversation:
         if isinstance(ending, Value):
             self._check_value(ending.value)
             return
-        # Its words are shown to people and stored: no more of them than our own worker would use.
+        # The text is stored and shown to people: allow no more of it than an honest worker sends.
         for name in ("name", "message", "path", "stack"):
             if len(getattr(ending, name, "")) > ERROR_TEXTS_MAX * self._limits.error_chars:
-                raise Violation("more error than allowed")
+                raise Violation("an error text longer than allowed")
         place: Place | None = getattr(ending, "place", None)
         if place is not None and not (0 <= place.line <= SCRIPT_LINES_MAX and 0 <= place.column < 2**31):
-            raise Violation("a place that no script has")
+            raise Violation("a place outside any script")
 
     def _asked(self, frame: RequestFrame) -> Outcome:
         if frame.id != self._last_id + 1:
@@ -116,12 +116,12 @@ class Conversation:
 
     def _logged(self, frame: Logged) -> None:
         if len(self.logs) >= self._limits.log_lines or len(frame.line) > self._limits.log_line_chars:
-            raise Violation("more log than allowed")
+            raise Violation("more log lines, or a longer one, than allowed")
         self.logs.append(frame.line)
 
 
 def allowed_requests(capabilities: Capabilities) -> set[tuple[Kind, str]]:
-    """Every request that these capabilities offer, as kind and name."""
+    """The requests that these capabilities offer, as kind and name."""
     allowed: set[tuple[Kind, str]] = set()
     for kind, name, offered in (
         (Kind.PEEK, "peek", capabilities.peek),

@@ -1,7 +1,6 @@
-"""What a script declares, and what is wrong with it, as values.
+"""A script's declaration and its problems, as values.
 
-Problems are advice, which a deployment heeds; warnings are only shown. What is refused at run time is refused whether
-it was found here or not.
+A deployment is refused for problems; warnings are only shown. The runtime enforces every rule again at run time.
 """
 
 import enum
@@ -19,7 +18,7 @@ PROBLEMS_SHOWN_MAX: Final = 50
 
 
 class Code(enum.StrEnum):
-    """What kind of problem it is. The names are part of the interface."""
+    """The kind of a problem. The names are part of the interface."""
 
     LOAD_ERROR = "load-error"
     TOO_LARGE = "too-large"
@@ -54,18 +53,18 @@ class Code(enum.StrEnum):
 
 
 class Problem(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One thing that is wrong, where, and what would mend it."""
+    """One problem in a script: its place, and a hint how to solve it."""
 
     code: Code
     message: str
     hint: str
     place: Place | None = None
     handler: str | None = None
-    """The address of the handler it is in, if it is in one."""
+    """The address of the handler that it is in, if any."""
 
 
 class Schedule(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """When a producer or a job runs: one of the two."""
+    """The schedule of a producer or a job: either an interval or cron."""
 
     interval: str | None = None
     cron: str | None = None
@@ -85,14 +84,14 @@ class Consumer(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     subscribe: list[str]
     publishes: list[str] | None = None
     ordering_key: str | None = None
-    """Where in a payload the key is, as in `customer.id`."""
+    """The path of the key in a payload, as in `customer.id`."""
     prepare: bool
     mutate: bool
     next: bool
 
 
 class Declaration(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What `Keep.workflow` was given, without the code."""
+    """The argument of `Keep.workflow`, without the code."""
 
     name: str | None
     topics: list[str]
@@ -114,16 +113,17 @@ class Inspection(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     """The answer of `inspect`."""
 
     declaration: Declaration | None
-    """None when the script could not be loaded."""
+    """None if the script could not be loaded."""
     problems: list[Problem]
-    """The first of them, in the order of the script."""
+    """The first `PROBLEMS_SHOWN_MAX`, in the order of the script."""
     problem_count: int
+    """The number of all problems."""
     warnings: list[Problem] = []
-    """What looks wrong and may be right: it is shown, and speaks against nothing. The first of them, as above."""
+    """Code that is probably wrong, but may be right; no reason to refuse the script. The first ones, as above."""
     uses: list[Use] = []
-    """The connector methods that its handlers name, sorted. What is called by a computed name is not among them."""
+    """The connector methods that its handlers name, sorted. Calls by a computed name are not included."""
     places: dict[str, Place] = {}
-    """Where each handler is declared (`producers.poll`), and its schedule (`producers.poll.schedule`)."""
+    """The place of each handler (`producers.poll`) and of its schedule (`producers.poll.schedule`)."""
 
 
 class _RawScheduled(msgspec.Struct):
@@ -144,7 +144,7 @@ class _RawConsumer(msgspec.Struct):
 
 
 class RawDeclaration(msgspec.Struct):
-    """What the prelude read from the object: right in shape, not yet checked."""
+    """The declaration as `declare.js` read it: right in shape, not yet checked."""
 
     fields: list[str]
     name: str | None
@@ -154,7 +154,7 @@ class RawDeclaration(msgspec.Struct):
     jobs: dict[str, _RawScheduled]
     topicCount: int  # noqa: N815  # as declare.js says it
     handlerCount: int  # noqa: N815
-    """How many there are, of which the first were read."""
+    """The number of all; only the first were read."""
 
 
 _INTERVAL: Final = re.compile(r"[1-9][0-9]{0,6}(ms|s|m|h|d)")
@@ -163,7 +163,7 @@ _CRON_FIELD: Final = re.compile(r"[0-9A-Za-z*,/\-?#LW]{1,64}")
 
 
 Path: TypeAlias = tuple[str, ...]
-"""Where in the declaration: `("consumers", "file", "subscribe", "order.new")`."""
+"""A place in the declaration: `("consumers", "file", "subscribe", "order.new")`."""
 Misfit: TypeAlias = tuple[Path, Problem]
 
 _FIELDS: Final = ("name", "topics", "producers", "consumers", "jobs")
@@ -173,7 +173,7 @@ _SCHEDULE_HINT: Final = 'write `{interval: "5m"}` (s, m, h, d) or `{cron: "0 9 *
 
 
 def declared(raw: RawDeclaration) -> tuple[Declaration, list[Misfit]]:
-    """The declaration, and what is wrong with it by itself, each with where that is."""
+    """The declaration and its problems, each with its place in it."""
     found: list[Misfit] = []
     topics = raw.topics or []
     if not raw.name:
@@ -197,9 +197,9 @@ def declared(raw: RawDeclaration) -> tuple[Declaration, list[Misfit]]:
 
 
 def is_sound(declaration: Declaration) -> bool:
-    """Whether nothing is wrong with a declaration by itself, whoever says so: it is put together once more.
+    """Return True if a declaration that a worker sent has no problems: it is checked again from the start.
 
-    What is large or odd is found first, and cheaply: the rest compares every name with every other.
+    Cheap checks come first, because the full check compares every name with every other.
     """
     topics, reads = set(declaration.topics), [each.subscribe for each in declaration.consumers.values()]
     lists = [*reads, *(each.publishes or [] for each in _handlers(declaration))]
@@ -223,8 +223,10 @@ def is_sound(declaration: Declaration) -> bool:
 
 
 def is_readable(declaration: Declaration) -> bool:
-    """Whether it is small enough to be looked at, and its schedules are schedules: whatever else is wrong with one that
-    we put together, its schedules are."""
+    """Return True if a declaration is small enough to be checked, and all its schedules are valid.
+
+    An honest worker leaves invalid schedules out, so that even a declaration with problems is readable.
+    """
     handlers = _handlers(declaration)
     if len(declaration.topics) > TOPICS_MAX or len(handlers) > HANDLERS_MAX:
         return False
@@ -268,18 +270,19 @@ def _check_counts(raw: RawDeclaration, found: list[Misfit]) -> None:
         ("topics in one `subscribe` or `publishes`", (), longest, TOPICS_MAX),
     ):
         if count > most:
-            message, hint = f"the workflow has {count} {what}; {most} are the most", "split it into several workflows"
+            message = f"the workflow has {count} {what}; at most {most} are allowed"
+            hint = "split it into several workflows"
             found.append((path, Problem(code=Code.TOO_MANY, message=message, hint=hint)))
 
 
 def _check_names(declaration: Declaration, found: list[Misfit]) -> None:
-    """Of the workflow, its topics and its handlers. One that is missing altogether is another problem."""
+    """Check the names of the workflow, its topics and its handlers. A missing name is reported elsewhere."""
     named: list[tuple[Path, str, str]] = [(("name",), "the name of the workflow", declaration.name or "x")]
     named += [(("topics", topic), f"the topic {_brief(topic)}", topic) for topic in declaration.topics]
     for group in ("producers", "consumers", "jobs"):
         for name in getattr(declaration, group):
             named.append(((group, name), f"the name of the handler {group}.{_brief(name)}", name or "x"))
-    hint = f"write 1 to {NAME_CHARS_MAX} characters that a person can see, as in `order.paid` or `fileInvoice`"
+    hint = f"write 1 to {NAME_CHARS_MAX} visible characters, as in `order.paid` or `fileInvoice`"
     for path, what, name in named:
         if why := unfit_name(name):
             found.append((path, Problem(code=Code.NAME_INVALID, message=f"{what} {why}", hint=hint)))
@@ -290,7 +293,7 @@ def _brief(name: str) -> str:
 
 
 def near(word: str, known: Sequence[str], found: Sized = ()) -> str:
-    """The beginning of a hint, if the word looks like one of these. Not for problems that nobody will be shown."""
+    """The beginning of a hint, if the word looks like a known one. Empty once enough problems were found to show."""
     if len(found) >= PROBLEMS_SHOWN_MAX:
         return ""
     close = get_close_matches(word[:80], [each[:80] for each in known[:100]], n=1, cutoff=0.7)
@@ -300,14 +303,14 @@ def near(word: str, known: Sequence[str], found: Sized = ()) -> str:
 def _scheduled(group: str, name: str, raw: _RawScheduled, topics: list[str], found: list[Misfit]) -> Scheduled:
     handler, path = f"{group}.{name}", (group, name)
     if not raw.handler:
-        message = f"{handler} is neither a function nor has a `handler` that is one"
+        message = f"{handler} is neither a function nor an object with a `handler` function"
         hint = "write `async name(ctx, state) {...}`, or `{schedule, publishes, async handler(ctx, state) {...}}`"
         found.append((path, Problem(code=Code.HANDLER_MISSING, message=message, hint=hint, handler=handler)))
     _check_fields(path, raw.fields, _SCHEDULED_FIELDS, found)
     _check_topics(path, "publishes", raw.publishes or [], topics, found)
     schedule = _schedule(raw.schedule)
     if raw.schedule is not None and schedule is None:
-        message = f"the schedule of {handler} cannot be read"
+        message = f"the schedule of {handler} is not valid"
         problem = Problem(code=Code.SCHEDULE_INVALID, message=message, hint=_SCHEDULE_HINT, handler=handler)
         found.append(((*path, "schedule"), problem))
     return Scheduled(schedule=schedule, publishes=raw.publishes)
@@ -349,8 +352,8 @@ def _consumer(name: str, raw: _RawConsumer, topics: list[str], found: list[Misfi
     _check_topics(path, "publishes", raw.publishes or [], topics, found)
     key = raw.orderingKey
     if key is not None and not (isinstance(key, str) and _ORDERING_KEY.fullmatch(key)):
-        message = f"the `orderingKey` of {handler} is not the name of a member of the payload"
-        hint = 'write where the key is, as in `orderingKey: "customer.id"`'
+        message = f"the `orderingKey` of {handler} is not a path in the payload"
+        hint = 'write the path of the key, as in `orderingKey: "customer.id"`'
         problem = Problem(code=Code.ORDERING_KEY_INVALID, message=message, hint=hint, handler=handler)
         found.append(((*path, "orderingKey"), problem))
         key = None
@@ -365,16 +368,16 @@ def _consumer(name: str, raw: _RawConsumer, topics: list[str], found: list[Misfi
 
 
 def _check_fields(path: Path, given: list[str], known: tuple[str, ...], found: list[Misfit]) -> None:
-    """A field that looks like another that is missing is a slip of the pen, and would silently do nothing."""
+    """Report unknown fields that look like a missing known one: a typing error would silently do nothing."""
     missing = [each for each in known if each not in given]
     for field in given:
         if field in known or not (hint := near(field, missing, found)):
             continue
-        message = f"`{field}` of {'.'.join(path) or 'the workflow'} means nothing"
+        message = f"{'.'.join(path) or 'the workflow'} has no field `{field}`"
         problem = Problem(
             code=Code.FIELD_UNKNOWN,
             message=message,
-            hint=f"{hint}there are {', '.join(f'`{each}`' for each in known)}",
+            hint=f"{hint}the fields are {', '.join(f'`{each}`' for each in known)}",
             handler=".".join(path) or None,
         )
         found.append(((*path, field), problem))
@@ -396,7 +399,7 @@ def _check_shared_topics(declaration: Declaration, found: list[Misfit]) -> None:
         for topic in dict.fromkeys(consumer.subscribe):
             if topic in owners:
                 message = f"the consumers {owners[topic]!r} and {name!r} both subscribe to {topic!r}"
-                hint = "a topic has one consumer: publish to a second topic for the second one"
+                hint = "a topic has one consumer: publish to another topic for the second consumer"
                 handler = f"consumers.{name}"
                 problem = Problem(code=Code.TOPIC_SHARED, message=message, hint=hint, handler=handler)
                 found.append((("consumers", name, "subscribe", topic), problem))

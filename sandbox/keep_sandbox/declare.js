@@ -1,11 +1,11 @@
-// What a script declares, with its handlers left alone. Evaluated beside the prelude, for `inspect` only, and called
-// with the prelude's own captured tools. Reads hostile objects: every member once, every list and text bounded.
+// Read a script's declaration without calling its handlers. Evaluated after the prelude, for `inspect` only, and called
+// with the prelude's captured intrinsics. Reads hostile objects: each member once, every list and text bounded.
 (workflow, tools) => {
   "use strict";
 
   const { member, textOf, jsonParse, objectKeys, isArray, create } = tools;
 
-  // More than there may be: who reads this is told how many there are.
+  // More than is allowed; the counts below say how many there are.
   const ENTRIES_MAX = 1000;
   const SCHEDULE_CHARS_MAX = 4096;
   const FIELDS_MAX = 50;
@@ -42,7 +42,7 @@
     return typeof length === "number" && length >= 0 && length < 4294967296 ? length : 4294967296;
   };
 
-  // What is no text is not to be taken for one, a function in particular.
+  // A value that is not a string, such as a function, must not become one.
   const text = (value) => (value === undefined ? null : typeof value === "string" ? value : false);
 
   const each = (group, describe) => {
@@ -53,7 +53,7 @@
     return found;
   };
 
-  // The names that an author may have mistyped.
+  // Names that the author may have mistyped.
   const fields = (value) => {
     const found = [];
     if (value === null || typeof value !== "object") return found;

@@ -1,7 +1,7 @@
 """QuickJS behind a narrow interface: one `Guest` runs one handler once, in a context of its own.
 
-It is synchronous and trusts nobody: what the script asks for and how it ends goes to a `LogSink`, as text and typed
-values. It is no security boundary; the process around it is. The only module that knows the binding.
+Synchronous. The script's requests, log lines and end go to a `LogSink`, as text and typed values. It is not a security
+boundary; the process around it is. No other module knows the binding.
 """
 
 import json
@@ -10,7 +10,7 @@ import time
 from importlib import metadata, resources
 from typing import Literal, Protocol
 
-# The extension itself: the package around it starts a thread when it is imported, and a zygote must have only one.
+# Import the extension itself: its package starts a thread on import, and a zygote must have only one.
 import _quickjs  # type: ignore[import-not-found]  # it has no stubs
 import msgspec
 
@@ -32,7 +32,7 @@ from keep_sandbox.outcomes import (
 )
 
 ENGINE_VERSION = "0.17.0.2"
-"""The one that the tests have seen. The way round below rests on how this binding is built."""
+"""The tested version. The workaround in `_Fuse` depends on how this version of the binding works."""
 
 
 def _behind_the_script(file: str) -> str:
@@ -47,14 +47,14 @@ _JOBS_PER_LOOK = 128
 
 
 class EngineUnsuitable(Exception):
-    """The engine that is installed is not the one this was made for."""
+    """The installed engine is not the pinned one."""
 
 
 def check_installation() -> None:
-    """Raise `EngineUnsuitable` unless exactly the pinned engine is installed, and it stops what it must stop."""
+    """Raise `EngineUnsuitable` unless exactly the pinned engine is installed."""
     installed = {name for name in ("quickjs", "quickjs-ng") if _version(name) is not None}
     if "quickjs" in installed:
-        # Both install a module of the same name: which of them runs would be chance.
+        # Both install a module of the same name, so that either of them might run.
         raise EngineUnsuitable("the distribution `quickjs` is installed; remove it and keep only `quickjs-ng`")
     found = _version("quickjs-ng")
     if found != ENGINE_VERSION:
@@ -69,7 +69,7 @@ def _version(distribution: str) -> str | None:
 
 
 class LogSink(Protocol):
-    """Where a guest's words go. It must not raise: it is called from inside the engine."""
+    """Receives the output of a guest. It must not raise: it is called from inside the engine."""
 
     def request(self, request_id: int, kind: Kind, name: str, params: str, /) -> None:
         """The script asks for something."""
@@ -78,23 +78,23 @@ class LogSink(Protocol):
         """The script wrote a line."""
 
     def end(self, ending: InvocationEnd, /) -> None:
-        """The script is over. Nothing follows."""
+        """The script has ended. No further calls follow."""
 
 
 class _Fuse:
-    """Takes the binding's time limit off when the engine lets go of it.
+    """Removes the binding's time limit when the engine drops its reference to this object.
 
-    The binding refuses to call Python while a time limit is set, but it looks at the limit again when it leaves the
-    engine: if the limit is gone by then, the interrupt handler stays installed, and stays, while callables work. So
-    the limit is set, and the engine is made to drop its only reference to this object.
+    The binding refuses to call Python while a time limit is set. It checks again when it leaves the engine: if the
+    limit is gone by then, the interrupt handler stays installed, and callables work. So the limit is set, and then the
+    engine is made to drop its only reference to this object.
     """
 
     def __init__(self, holder: "list[_quickjs.Context]") -> None:
-        # Not the context itself: the engine holds this object, and the cycle would outlive the guest.
+        # A list instead of the context itself: the engine holds this object, and the cycle would outlive the guest.
         self._holder = holder
 
     def __call__(self) -> None:
-        """Never called; a callable is what the engine can hold."""
+        """Never called: the engine can only hold callables."""
 
     def __del__(self) -> None:
         for context in self._holder:
@@ -113,7 +113,7 @@ class _Said(msgspec.Struct):
 class Guest:
     """One invocation: `run` or `declare` once, then `answer` until `ended`, then `close`.
 
-    To make one takes most of the time (the prelude), so it can be made before it is known what it will run.
+    Making a guest takes most of the time (the prelude), so it can be made before its script is known.
     """
 
     def __init__(self, limits: Limits) -> None:
@@ -136,7 +136,7 @@ class Guest:
     def run(self, invocation: Invocation, sink: LogSink, limits: Limits | None = None) -> None:
         """Load the script and call the handler. Returns when the script has ended or waits for answers.
 
-        `limits` replace those that the guest was made with, which may have been before anybody knew its script.
+        `limits` replace those that the guest was made with.
         """
         if limits is not None:
             self._limit(limits)
@@ -152,7 +152,7 @@ class Guest:
             self._step("start", address, invocation.args)
 
     def declare(self, source: str, sink: LogSink) -> None:
-        """Load the script and report what it declares, as a value. No handler is called."""
+        """Load the script and report its declaration, as a value. No handler is called."""
         given = {"limits": msgspec.to_builtins(self._limits), "now_ms": 0, "seed": 0}
         given["capabilities"] = msgspec.to_builtins(Capabilities())
         describe = self._context.eval(_DECLARE)
@@ -167,7 +167,7 @@ class Guest:
             self._step("settle", request_id, value)
 
     def close(self) -> None:
-        """Free the context now. A context and what it calls hold each other: nothing else would free it soon."""
+        """Free the context now: it is part of a reference cycle, and would otherwise wait for the collector."""
         self.ended = True
         self._sink = None
         self._holder.clear()
@@ -178,7 +178,7 @@ class Guest:
         self._context.set_memory_limit(limits.heap_bytes)
         self._context.set_max_stack_size(limits.js_stack_bytes)
 
-    # What follows runs the script.
+    # Methods that run the script.
 
     def _load(self, source: str, given: dict[str, object], sink: LogSink) -> bool:
         self._sink = sink
@@ -200,14 +200,14 @@ class Guest:
         return not self.ended
 
     def _step(self, *arguments: object) -> None:
-        """Enter the engine, then do what has become due, until the script has ended or waits."""
+        """Enter the engine, then run pending jobs until the script has ended or waits."""
         try:
             self._enter(*arguments)
             self._run_jobs()
             if not self.ended and not self._asked:
                 self._enter("stuck")
         except _quickjs.JSException as error:
-            # An interrupt, or memory that ran out where no promise could take the error.
+            # An interrupt, or memory that ran out outside of any promise.
             self._end(self._ending_of(str(error), "run"))
         if self._is_spent():
             self._end(CpuLimit())
@@ -224,13 +224,13 @@ class Guest:
     def _is_spent(self) -> bool:
         return time.process_time() >= self._cpu_end
 
-    # What follows is called by the script, through the prelude. It must not raise.
+    # Methods that the script calls, through the prelude. They must not raise.
 
     def _bridge(self, what: str, *arguments: object) -> bool:
-        """Returns whether the script is to be stopped here."""
+        """Return True if the script must stop here."""
         if self.ended:
             return True
-        # An interrupt can become an ordinary rejection: what a script says after its time was up is not its word.
+        # An interrupt can become an ordinary rejection: ignore what a script says after its time was up.
         if self._is_spent() and what != "fail":
             self._end(CpuLimit())
             return self._stop()
@@ -264,13 +264,13 @@ class Guest:
         return False
 
     def _stop(self) -> bool:
-        """Make the engine interrupt the script, wherever it is: the same way round, with no time left."""
+        """Make the engine interrupt the script wherever it is, with a time limit of zero; see `_Fuse`."""
         for _ in range(2):
             self._context.set_time_limit(0)
             try:
                 self._enter("stop")
             except _quickjs.JSException:
-                # One time in thousands the engine's poll falls into this very call; the next one is far away.
+                # Once in thousands of times the engine interrupts this very call; it will not do so twice.
                 continue
             break
         return True
@@ -306,14 +306,14 @@ class Guest:
             )
 
     def _end(self, ending: InvocationEnd) -> None:
-        """The first end counts: what the engine raises while it is being stopped comes after it."""
+        """Report the end, once: what the engine raises while it is being stopped comes later and does not count."""
         assert self._sink is not None, "a guest ends after it was given a sink"
         if not self.ended:
             self.ended = True
             self._sink.end(ending)
 
     def _ending_of(self, text: str, phase: Literal["load", "run"]) -> InvocationEnd:
-        """What an exception of the binding means: `Name: message`, then a stack."""
+        """Translate an exception of the binding: `Name: message`, then a stack."""
         head, _, rest = text[: 4 * self._limits.error_chars].partition("\n")
         stack, place = _author_stack(rest)
         if self._is_spent():
@@ -321,7 +321,7 @@ class Guest:
         name, colon, message = head.partition(": ")
         if not colon:
             name, message = "Error", head
-        # An exception of `null` is what remains when there was no memory for an error object.
+        # The exception is `null` if there was no memory for an error object.
         if head == "null":
             return MemoryLimit(place=place)
         return _engine_limit(name, message, place) or ScriptError(
@@ -338,7 +338,7 @@ def _engine_limit(name: str, message: str, place: Place | None) -> InvocationEnd
 
 
 def _author_stack(stack: str) -> tuple[str, Place | None]:
-    """The lines of a stack that are the author's, and the innermost place."""
+    """The author's lines of a stack, and the innermost place."""
     lines: list[str] = []
     place: Place | None = None
     frames = stack.split("\n")[:64]
@@ -347,7 +347,7 @@ def _author_stack(stack: str) -> tuple[str, Place | None]:
         if found is None or int(found[2]) > SCRIPT_LINES_MAX:
             continue
         if found[1] is None and outer.strip() == _JSON_PARSE:
-            # A place in the text that JSON.parse was given, which goes by the same name as the script.
+            # A place in the argument of JSON.parse, which has the same file name as the script.
             continue
         if place is None:
             place = Place(int(found[2]), int(found[3]))
@@ -356,18 +356,18 @@ def _author_stack(stack: str) -> tuple[str, Place | None]:
 
 
 def _unfit(source: str, limits: Limits) -> InvocationEnd | None:
-    """Why a script is not even given to the engine."""
+    """The reason not to give a script to the engine, if there is one."""
     if "\0" in source:
         return ScriptError(phase="load", name="SyntaxError", message="the script contains a NUL character")
     try:
         size = len(source.encode())
     except UnicodeEncodeError:
-        return ScriptError(phase="load", name="SyntaxError", message="the script contains half a surrogate pair")
+        return ScriptError(phase="load", name="SyntaxError", message="the script contains an unpaired surrogate")
     if size > limits.script_bytes:
-        message = f"the script has {size} bytes, more than {limits.script_bytes}"
+        message = f"the script has {size} bytes; at most {limits.script_bytes} are allowed"
         return SizeLimit(what="script", limit=limits.script_bytes, message=message)
     lines = source.count("\n") + 1
     if lines > limits.script_lines:
-        message = f"the script has {lines} lines, more than {limits.script_lines}"
+        message = f"the script has {lines} lines; at most {limits.script_lines} are allowed"
         return SizeLimit(what="script", limit=limits.script_lines, message=message)
     return None

@@ -1,7 +1,6 @@
-"""Where a script's handlers are written, and what each of them calls its `ctx`.
+"""Find a script's handlers in its syntax tree, and the calls that each of them makes on `ctx`.
 
-Reads the syntax tree of a declaration in its usual forms; a handler that is written in another way is not found, and
-then not checked.
+Knows the usual forms of a declaration; a handler that is written in another way is not found, and not checked.
 """
 
 from collections.abc import Iterator
@@ -13,14 +12,14 @@ _MEMBERS = ("member_expression", "subscript_expression")
 
 
 class HandlerCode:
-    """A handler's function, where it was found, and by which names it reaches its `ctx`."""
+    """A handler's function, its place in the declaration, and the local names of its `ctx`."""
 
     def __init__(self, group: str, name: str, phase: str, function: Node) -> None:
         self.group = group
         self.name = name
         self.phase = phase
         self.function = function
-        # Local name → the path from ctx that it stands for: `ctx` itself is the empty path.
+        # Local name → its path from ctx; the path of `ctx` itself is empty.
         self._locals = _parts(_first_parameter(function), [])
         self._aliases: set[int] = set()
         self._find_aliases()
@@ -31,7 +30,7 @@ class HandlerCode:
         return f"{self.group}.{self.name}.{self.phase}" if self.group == "consumers" else f"{self.group}.{self.name}"
 
     def uses(self) -> "Iterator[tuple[Node, list[str]]]":
-        """Where members of `ctx` are called or named, each with its path: `["gmail", "send"]` for `ctx.gmail.send`."""
+        """Places where members of `ctx` are called or named, with their paths: `["gmail", "send"]`."""
         for node in self.function.within():
             if node.kind == "call_expression":
                 callee = node.get("function")
@@ -46,7 +45,7 @@ class HandlerCode:
                     yield node, path
 
     def _find_aliases(self) -> None:
-        """`const { gmail } = ctx`, `const mail = ctx.gmail`: the same by another name."""
+        """Note other names of members: `const { gmail } = ctx`, `const mail = ctx.gmail`."""
         for node in self.function.within():
             if node.kind == "variable_declarator":
                 name, value = node.get("name"), node.get("value")
@@ -70,7 +69,7 @@ class HandlerCode:
 
 
 def _parts(pattern: Node | None, path: list[str]) -> dict[str, list[str]]:
-    """The local names that a pattern makes of a value, with their paths."""
+    """The local names that a pattern binds, with their paths."""
     if pattern is None or len(path) > 2:
         return {}
     if pattern.kind == "identifier":
@@ -87,7 +86,7 @@ def _parts(pattern: Node | None, path: list[str]) -> dict[str, list[str]]:
 
 
 def places_of_declaration(tree: Tree) -> dict[Path, Node]:
-    """Where each part of the declaration is written; `()` is the workflow itself."""
+    """The node of each part of the declaration; `()` is the workflow itself."""
     found: dict[Path, Node] = {}
     workflow = _workflow(tree)
     if workflow is None:
@@ -106,7 +105,7 @@ def places_of_declaration(tree: Tree) -> dict[Path, Node]:
 
 
 def _schedule_text(node: Node) -> Node:
-    """The text that says when, if it is where it belongs."""
+    """The value of `cron` or `interval`, if there is exactly one."""
     said = [member.get("value") for key, member in _members(node) if key in ("cron", "interval")]
     return (said[0] if len(said) == 1 else None) or node.get("value") or node
 
@@ -148,7 +147,7 @@ def _workflow(tree: Tree) -> Node | None:
 
 
 def _value(node: Node | None) -> Node | None:
-    """The object literal that a node stands for: itself, a member's value, or what `Keep.consumer` is given."""
+    """The object literal that a node stands for: itself, a member's value, or the argument of `Keep.consumer`."""
     if node is not None and node.kind == "pair":
         node = node.get("value")
     if node is not None and node.kind == "call_expression":

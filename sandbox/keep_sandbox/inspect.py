@@ -1,7 +1,7 @@
-"""`inspect(source)`: what a script declares and what is wrong with it, without calling a handler.
+"""Inspect a script: its declaration and its problems, without calling a handler.
 
-The script's own top level does run, and a parser written in C reads hostile text: for a script that is not trusted
-this happens in a worker, through the pool. The function here is for trusted ones.
+The script's top level does run, and a parser written in C reads hostile text: scripts that are not trusted are
+inspected in a worker, through the pool. The function `inspect` here is for trusted ones.
 """
 
 from collections.abc import Mapping
@@ -31,44 +31,44 @@ from keep_sandbox.syntax import Node, Tree
 _USES_MAX = 1_000
 _WORDS_MAX = 600
 _PROBLEMS_MAX = 1_000_000
-"""More than a script of the greatest size can have."""
+"""More than a script of the maximum size can have."""
 
 
 class _Ending:
-    """A sink that waits for the end."""
+    """A sink that keeps only the end."""
 
     def __init__(self) -> None:
         self.ending: InvocationEnd | None = None
 
     def request(self, request_id: int, kind: Kind, name: str, params: str) -> None:
-        """Nothing was offered."""
+        """Ignored: no requests were offered."""
 
     def log(self, line: str) -> None:
-        """What a script says while it is loaded is not of interest."""
+        """Ignored."""
 
     def end(self, ending: InvocationEnd) -> None:
-        """The declaration, or why there is none."""
+        """Keep the declaration, or the reason why there is none."""
         self.ending = ending
 
 
 def inspect(
     source: str, methods: Mapping[str, MethodKind] | None = None, limits: Limits = TRUSTED_LIMITS
 ) -> Inspection:
-    """Inspect a trusted script in this process. `methods` says which connector methods mutate."""
+    """Inspect a trusted script in this process. `methods` says which connector methods are mutations."""
     guest = Guest(limits)
     ending = _Ending()
     inspect_with(guest, source, methods, limits, ending)
     guest.close()
     assert isinstance(ending.ending, Value), "an inspection always has an answer"
     found = believed(ending.ending.value)
-    assert found is not None, "what was found here can be"
+    assert found is not None, "an inspection made in this process is plausible"
     return found
 
 
 def inspect_with(
     guest: Guest, source: str, methods: Mapping[str, MethodKind] | None, limits: Limits, sink: LogSink
 ) -> None:
-    """Inspect with this guest, and end with the inspection as a value."""
+    """Inspect with this guest, and send the inspection to the sink as a value."""
     loaded = _Ending()
     guest.declare(source, loaded)
     assert loaded.ending is not None, "a script that is offered nothing waits for nothing"
@@ -77,10 +77,10 @@ def inspect_with(
 
 
 def believed(text: str) -> Inspection | None:
-    """What a worker says about a script, if that can be: it may have been taken over by that very script.
+    """Decode a worker's inspection; None if it is not plausible, because the script may have taken the worker over.
 
-    A declaration without problems is judged again; one with problems is left out unless it can be read. What the worker
-    says of problems is shown to people, and bounded.
+    A declaration without problems is checked again; one with problems is left out unless it is readable. The texts of
+    problems are shown to people, so they are bounded.
     """
     try:
         inspection = msgspec.json.decode(text, type=Inspection)
@@ -104,7 +104,7 @@ def _inspection(
     source: str, ending: InvocationEnd, methods: Mapping[str, MethodKind] | None, limits: Limits
 ) -> Inspection:
     if isinstance(ending, SizeLimit) and ending.what == "script":
-        # Not even parsed: the cost of everything below is in proportion to the size that is allowed.
+        # Not parsed: the cost of everything below depends on the size.
         hint, top = "split it into several workflows", Place(1, 1)
         problem = Problem(code=Code.TOO_LARGE, message=ending.message, hint=hint, place=top)
         return Inspection(declaration=None, problems=[problem], problem_count=1)
@@ -131,7 +131,7 @@ def _inspection(
 
 
 def _placed(problem: Problem, path: Path, parts: Mapping[Path, Node]) -> Problem:
-    """With the place of the part it speaks of, or of what is around that."""
+    """Add the place of the part that the problem is about, or of the nearest part around it."""
     while path and path not in parts:
         path = path[:-1]
     place = parts[path].place if path in parts else Place(1, 1)

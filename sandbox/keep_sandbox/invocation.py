@@ -1,6 +1,6 @@
-"""One handler of one script, with everything it is given: the whole input of an invocation, as data.
+"""The whole input of an invocation, as data: one handler of one script with its arguments and capabilities.
 
-What the handler may reach is here and nowhere else. A capability that is not listed does not exist in its `ctx`.
+A capability that is not listed here does not exist in the handler's `ctx`.
 """
 
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ MethodKind: TypeAlias = Literal["read", "mutation"]
 
 
 class Capabilities(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What `ctx` has in this invocation."""
+    """The members of `ctx` in this invocation."""
 
     peek: bool = False
     get_by_ids: bool = False
@@ -32,25 +32,25 @@ class Invocation(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     handler: str
     """`producers.poll`, `consumers.file.prepare`, `jobs.digest`."""
     args: str = "[]"
-    """JSON text of an array: what follows `ctx`. A state that was never saved is left out, not null."""
+    """The arguments after `ctx`, as JSON text of an array. A state that was never saved is left out, not null."""
     capabilities: Capabilities = Capabilities()
     now_ms: int
-    """What `Date` says during the whole invocation."""
+    """The time that `Date` returns during the whole invocation."""
     seed: int
-    """Where `Math.random` begins. The same seed gives the same numbers."""
+    """The seed of `Math.random`. The same seed gives the same numbers."""
 
     def __post_init__(self) -> None:
         if not self.args.startswith("["):
-            raise ValueError("the arguments are the JSON text of an array")
+            raise ValueError("args must be the JSON text of an array")
         address = self.address
         if len(address) != {"producers": 2, "jobs": 2, "consumers": 3}.get(address[0]) or not all(address):
-            raise ValueError(f"not the address of a handler: {self.handler!r}")
+            raise ValueError(f"{self.handler!r} is not the address of a handler; write it as `jobs.name`")
         if len(address) == 3 and address[2] not in ("prepare", "mutate", "next"):
-            raise ValueError(f"a consumer has no phase {address[2]!r}")
+            raise ValueError(f"a consumer has no phase {address[2]!r}; use prepare, mutate or next")
 
     @property
     def address(self) -> list[str]:
-        """The handler's address in its parts. A name may contain dots; a group and a phase do not."""
+        """The parts of the handler's address. A name may contain dots; a group and a phase do not."""
         group, _, rest = self.handler.partition(".")
         if group != "consumers":
             return [group, rest]

@@ -1,7 +1,7 @@
-"""What a worker gives up before it runs a script. There is no way back.
+"""The jail of a worker, entered before it runs a script. There is no way out.
 
-On Linux: priority, descriptors, resources, its user, its parent's death, new privileges, and all but a few system
-calls. Elsewhere there is no such jail; `weak` keeps what POSIX has, is for development, and is asked for by name.
+On Linux the worker has low priority, one descriptor, limited resources, no root user, no new privileges and only a few
+system calls, and dies with its parent. The mode `weak` has only the limits of POSIX, and is for development elsewhere.
 """
 
 import ctypes
@@ -25,20 +25,20 @@ _PR_SET_NO_NEW_PRIVS: Final = 38
 
 
 class JailUnavailable(Exception):
-    """This machine has no jail."""
+    """This machine cannot jail workers."""
 
 
 def check_available(mode: Mode) -> None:
-    """Raise `JailUnavailable` when workers could not be jailed here, and that was not asked for."""
+    """Raise `JailUnavailable` if the mode is `jailed` and this machine cannot jail workers."""
     if mode == "jailed" and not seccomp.is_supported():
         raise JailUnavailable(
             "jailed workers need Linux on x86_64 or aarch64. For development elsewhere there is the mode `weak`, "
-            "which keeps a script from nothing but its limits; never run a script that is not trusted in it."
+            "which only enforces limits; never use it for a script that is not trusted."
         )
 
 
 def close_all_but(descriptor: int) -> int:
-    """Close every descriptor but this one, which becomes 3; 0 to 2 lead nowhere."""
+    """Close all descriptors but this one, which becomes 3; 0 to 2 become /dev/null."""
     kept = os.dup(descriptor) if descriptor == 3 else descriptor
     null = os.open(os.devnull, os.O_RDWR)
     for standard in range(3):
@@ -49,7 +49,7 @@ def close_all_but(descriptor: int) -> int:
 
 
 def enter(mode: Mode, limits: Limits, *, parent: int, invocations: int) -> None:
-    """Go to jail. `parent` is the process without which this one must not live."""
+    """Enter the jail. This process dies with the process `parent`."""
     os.nice(_NICE)
     _limit_resources(limits, invocations)
     if mode == "jailed":
@@ -63,7 +63,7 @@ def _enter_linux(parent: int) -> None:
         os.setgroups([])
         os.setresgid(_NOBODY, _NOBODY, _NOBODY)
         os.setresuid(_NOBODY, _NOBODY, _NOBODY)
-    # After the change of user, which would clear it; and then a look whether it came too late.
+    # After the change of user, which would clear it. The parent may have died before: check.
     _prctl(libc, _PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
         os._exit(1)
@@ -73,7 +73,7 @@ def _enter_linux(parent: int) -> None:
 
 
 def _limit_resources(limits: Limits, invocations: int) -> None:
-    # Behind the timer of each invocation: what a worker may use in its whole life.
+    # Each invocation has a timer of its own; this is the limit of the worker's whole life.
     cpu_s = math.ceil(invocations * max(limits.cpu_hard_ms, limits.inspect_cpu_ms) / 1000) + 1
     wanted = [
         (resource.RLIMIT_CORE, 0),

@@ -1,4 +1,4 @@
-"""Why a script did not load, where, and what its author should do, who may have written another dialect."""
+"""Explain why a script did not load: the place, and a hint for an author who may have written another dialect."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -17,7 +17,7 @@ _TYPESCRIPT: Final = re.compile(
     rf"|<{_TYPE}>|\w!\s*[.;,)]"
 )
 _LINE_CHARS_MAX: Final = 2_000
-"""Of a longer line only the beginning is looked at: the patterns are for what people write."""
+"""Only the beginning of a longer line is searched: the patterns are for hand-written code."""
 
 _NODE_EXPORTS: Final = ("module is not defined", "exports is not defined")
 _TOP: Final = Place(1, 1)
@@ -27,11 +27,11 @@ _EXPORT: Final = "write `export default Keep.workflow({name, topics, producers, 
 def load_problem(
     ending: InvocationEnd, tree: Tree, parts: Mapping[Path, Node], others: Sequence[Problem]
 ) -> list[Problem]:
-    """The problem that kept it from loading; none if one of the others says it better."""
+    """The problem that kept the script from loading; none if one of the others explains it better."""
     place: Place | None = getattr(ending, "place", None)
     if not isinstance(ending, ScriptError):
         message = f"loading the script ended with {type(ending).__name__}"
-        hint = "at the top level a script only declares; work belongs into handlers"
+        hint = "at the top level a script only declares: move work into handlers"
         return [Problem(code=Code.LOAD_ERROR, message=message, hint=hint, place=place or _TOP)]
     if any(each.place == place or (place is None and each.code is Code.DYNAMIC_CODE) for each in others):
         return []
@@ -50,7 +50,7 @@ def _hint(error: ScriptError, tree: Tree, place: Place) -> str:
     ):
         return _EXPORT
     if error.name != "SyntaxError" or not tree.is_broken:
-        return "at the top level a script only declares; what can fail belongs into handlers"
+        return "at the top level a script only declares: move code that can fail into handlers"
     if _TYPESCRIPT.search(line):
         return "a script is JavaScript: leave out types, interfaces, enums and casts, and write JSDoc if you want types"
-    return "it is not valid JavaScript here: look for a missing bracket, comma or quote just before this place"
+    return "this is not valid JavaScript: look for a missing bracket, comma or quote just before this place"

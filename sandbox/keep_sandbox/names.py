@@ -1,7 +1,7 @@
-"""Names that people are shown: of workflows, handlers, topics and items. Pure.
+"""Check names that are shown to people: of workflows, handlers, topics and items. Pure.
 
-A name is short, and shows all that it is: without characters that a terminal obeys, that change the direction of what
-follows, or that cannot be seen, so that no two names look alike and none looks like something else.
+A name is short and has only visible characters: no control characters of terminals, no changes of direction, no blanks.
+So no two names look alike.
 """
 
 import re
@@ -13,9 +13,9 @@ HANDLERS_MAX: Final = 200
 TOPICS_MAX: Final = 200
 
 _JOINERS: Final = "\u200c\u200d"
-"""Part of words in Persian and in Indian scripts, and of emoji: seen between two such characters, and nowhere else."""
+"""Part of words in Persian and Indian scripts, and of emoji: visible only between two such characters."""
 _PRESENTATIONS: Final = "\ufe0e\ufe0f"
-"""Whether a symbol is an emoji: seen behind one, or in a keycap."""
+"""Present a symbol as text or as an emoji: visible only after a symbol, or in a keycap."""
 _KEYCAP: Final = "\u20e3"
 _BLANK: Final = re.compile(
     # The rest of Unicode's Default_Ignorable_Code_Point, with the ranges reserved for more; the blank braille pattern,
@@ -40,7 +40,7 @@ def is_hidden(character: str) -> bool:
 
 
 def _hides(text: str, at: int) -> bool:
-    """The same where it stands: a joiner between letters that nothing joins makes a second name that looks like one."""
+    """Return True if the character at this index is hidden: a joiner is, between letters that are never joined."""
     character = text[at]
     before, after = text[at - 1 : at], text[at + 1 : at + 2]
     if character in _JOINERS:
@@ -59,26 +59,26 @@ def _is_symbol(character: str) -> bool:
 
 
 def hidden_in(text: str) -> str:
-    """The first such character, spelled out (`U+202E`); empty if there is none."""
-    # Most texts are ASCII, and then it is looked at without a loop of ours.
+    """The code point of the first hidden character (`U+202E`); empty if there is none."""
+    # Fast path without a Python loop: most texts are ASCII.
     if text.isascii() and text.isprintable():
         return ""
     return next((f"U+{ord(each):04X}" for at, each in enumerate(text) if _hides(text, at)), "")
 
 
 def shown(text: str) -> str:
-    """A title as it may be shown: what is hidden in it is replaced, and white space of any kind is a space."""
+    """A title with hidden characters replaced, and any hidden white space as a space."""
     if not hidden_in(text):
         return text
     return "".join((" " if each.isspace() else "�") if _hides(text, at) else each for at, each in enumerate(text))
 
 
 def unfit_name(name: str) -> str:
-    """Why this cannot be a name; empty if it can."""
+    """The reason why this cannot be a name; empty if it can."""
     if not name.strip():
         return "is empty"
     if len(name) > NAME_CHARS_MAX:
-        return f"has {len(name)} characters; {NAME_CHARS_MAX} are the most"
+        return f"has {len(name)} characters; at most {NAME_CHARS_MAX} are allowed"
     if found := hidden_in(name):
-        return f"has a character that cannot be seen ({found})"
+        return f"has an invisible character ({found})"
     return "begins or ends with a space" if name != name.strip() else ""

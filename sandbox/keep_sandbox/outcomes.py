@@ -1,7 +1,7 @@
-"""How an invocation can go on or end: a closed union, so that whoever drives it can match all of it.
+"""Outcomes of an invocation: a closed union that its driver can match completely.
 
-`Request` is the only one that is not terminal. Nothing here comes from an exception text that the host parses:
-a worker's words are either a typed frame or the way its process ended.
+All but `Request` are terminal. The host never parses exception texts: an outcome comes from a typed frame, or from the
+way the worker process ended.
 """
 
 import enum
@@ -12,7 +12,7 @@ import msgspec
 
 
 class Kind(enum.StrEnum):
-    """What a request asks the host for."""
+    """The kind of a request to the host."""
 
     READ = "read"
     MUTATION = "mutation"
@@ -24,7 +24,7 @@ class Kind(enum.StrEnum):
 
 
 class Place(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """A place in the author's script. Both count from 1; a column counts UTF-16 units."""
+    """A place in the author's script, counted from 1; a column counts UTF-16 units."""
 
     line: int
     column: int
@@ -42,19 +42,19 @@ class Request(_Outcome, frozen=True, kw_only=True):
     name: str
     """`gmail.search`, or `peek`, `getByIds`, `publish`, `withItem`."""
     params: str
-    """JSON text, checked: it parses, within the limits of size and depth."""
+    """JSON text, checked: valid, and within the limits of size and depth."""
 
 
 class Value(_Outcome, frozen=True, kw_only=True):
-    """The handler returned. `value` is JSON text; `undefined` has become `null`."""
+    """The handler returned. `value` is JSON text."""
 
     value: str
     is_given: bool = True
-    """False when it returned nothing, or `undefined`: then `value` is `null` too, and means nothing."""
+    """False if it returned `undefined`, or nothing; then `value` is `null`."""
 
 
 class IssuedMutation(_Outcome, frozen=True, kw_only=True):
-    """The handler issued its mutation. The script is gone: nothing after this point of it can have an effect."""
+    """The handler issued its mutation, which ended the script: no code after it has any effect."""
 
     id: int
     name: str
@@ -68,12 +68,12 @@ class ScriptError(_Outcome, frozen=True, kw_only=True):
     name: str
     message: str
     stack: str = ""
-    """Only the author's own lines, as `at name (script.js:line:column)`."""
+    """The author's lines only, as `at name (script.js:line:column)`."""
     place: Place | None = None
 
 
 class InvalidValue(_Outcome, frozen=True, kw_only=True):
-    """A value that was to cross cannot be JSON: a function, a cycle, a BigInt, NaN, an instance of a class."""
+    """A value for the host is not JSON: a function, a cycle, a BigInt, NaN, an instance of a class."""
 
     path: str
     """`data.items[3].when`; empty for the value itself."""
@@ -82,14 +82,14 @@ class InvalidValue(_Outcome, frozen=True, kw_only=True):
 
 
 class CpuLimit(_Outcome, frozen=True, kw_only=True):
-    """The script computed for too long. `hard` when the kernel had to end it, and then there is no place."""
+    """The script used too much CPU time. If the kernel ended it, `hard` is True and there is no place."""
 
     hard: bool = False
     place: Place | None = None
 
 
 class WallLimit(_Outcome, frozen=True, kw_only=True):
-    """The guest had the word for too long."""
+    """The script ran for too long, not counting the time it waited for the host."""
 
 
 class MemoryLimit(_Outcome, frozen=True, kw_only=True):
@@ -99,19 +99,19 @@ class MemoryLimit(_Outcome, frozen=True, kw_only=True):
 
 
 class StackLimit(_Outcome, frozen=True, kw_only=True):
-    """The script called too deeply."""
+    """The script nested calls too deeply."""
 
     place: Place | None = None
 
 
 class CallLimit(_Outcome, frozen=True, kw_only=True):
-    """The script asked the host for too many things."""
+    """The script made too many requests to the host."""
 
     limit: int
 
 
 class SizeLimit(_Outcome, frozen=True, kw_only=True):
-    """A value that was to cross, or the script itself, is too large."""
+    """A value for the host, or the script itself, is too large."""
 
     what: Literal["value", "script"]
     limit: int
@@ -121,34 +121,34 @@ class SizeLimit(_Outcome, frozen=True, kw_only=True):
 
 
 class Deadlock(_Outcome, frozen=True, kw_only=True):
-    """The handler waits for something that can never happen: nothing is pending and it has not settled."""
+    """The handler waits forever: no request is pending and it has not returned."""
 
 
 class Refused(_Outcome, frozen=True, kw_only=True):
-    """The host refused a request. The script never learned of it."""
+    """The host refused a request and ended the script, which was not told."""
 
     reason: str
 
 
 class EngineCrash(_Outcome, frozen=True, kw_only=True):
-    """The worker died in the engine. Somebody should look at the script, and at the engine's version."""
+    """The worker died in the engine. Examine the script, and the engine's version."""
 
     signal: int
-    """The signal, or minus the exit code when there was none."""
+    """The signal, or minus the exit code if there was no signal."""
 
 
 class JailViolation(_Outcome, frozen=True, kw_only=True):
-    """The worker tried what the jail forbids: the engine was taken over, or the jail is too tight. Alert loudly."""
+    """The worker made a forbidden system call: the engine was taken over, or the jail is too tight. Raise an alarm."""
 
 
 class ProtocolViolation(_Outcome, frozen=True, kw_only=True):
-    """The worker sent what no worker of ours sends. It was killed; treat the script as hostile."""
+    """The worker sent what an honest worker never sends. It was killed; treat the script as hostile."""
 
     message: str
 
 
 class WorkerLost(_Outcome, frozen=True, kw_only=True):
-    """The worker was ended from outside (an operator, the kernel's memory killer). Not the script's fault."""
+    """The worker was killed from outside (an operator, the kernel's memory killer). Not the script's fault."""
 
 
 Terminal: TypeAlias = (
@@ -175,20 +175,20 @@ Outcome: TypeAlias = Request | Terminal
 InvocationEnd: TypeAlias = (
     Value | ScriptError | InvalidValue | CpuLimit | MemoryLimit | StackLimit | CallLimit | SizeLimit | Deadlock
 )
-"""What a worker may say about the end. The rest the host sees for itself, and does not take a worker's word for."""
+"""The ends that a worker may report. The host observes all others itself."""
 
 EXIT_MEMORY = 81
-"""The exit code of a worker whose own memory ran out (not the script's heap: the address space)."""
+"""The exit code of a worker whose address space ran out (the script's heap has a limit of its own)."""
 
 _CPU_SIGNALS = {signal.SIGPROF, signal.SIGXCPU}
 _CRASH_SIGNALS = {signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT, signal.SIGILL, signal.SIGFPE, signal.SIGTRAP}
 
 
 def outcome_of_exit(returncode: int | None, *, wall: bool) -> Terminal:
-    """What the end of a worker process says about its invocation.
+    """The outcome of an invocation whose worker process ended.
 
-    `returncode` is as in `subprocess` (negative: a signal), None when nobody saw it. `wall` says that the host killed
-    it by the clock; a signal of the worker's own that came first still counts.
+    `returncode` is as in `subprocess` (negative: a signal), None if unknown. `wall`: the host killed the worker because
+    its time was up; a signal of its own that came first still counts.
     """
     if returncode is not None and returncode < 0:
         if -returncode in _CPU_SIGNALS:

@@ -1,14 +1,14 @@
-// What every script finds before it runs, and all that stands between it and the bridge to the host.
+// The environment of every script, and its only way to the bridge to the host.
 //
-// Evaluated once per context, before the script, behind as many newlines as a script may have lines: a line number
-// tells whose code it is. Everything it needs later is captured first, because the script may replace every
-// intrinsic it can reach. After setup there is no `for…of`, spread, destructuring, `async` or method call on a
-// value of the script here: each of them asks something that the script may have changed.
+// Evaluated once per context, before the script, and after as many newlines as a script may have lines: so a line
+// number tells the author's code from ours. Intrinsics are captured first, because the script may replace all that it
+// can reach. After setup this code uses no `for…of`, spread, destructuring, `async` or method call on a value of the
+// script: each of them consults something that the script may have changed.
 (() => {
   "use strict";
 
   const bridge = globalThis.__bridge;
-  // A fuse is a Python callable whose only use is to be let go of; see engine.py. Held here and nowhere else.
+  // A fuse is a Python callable that acts when its last reference is dropped; see `_Fuse` in engine.py.
   let armFuse = globalThis.__arm_fuse;
   let stopFuse = globalThis.__stop_fuse;
   delete globalThis.__bridge;
@@ -42,8 +42,8 @@
   const weakHas = WeakMap.prototype.has;
   const imul = Math.imul;
 
-  const faults = new WeakMap(); // errors of ours → what they mean, so that nothing is read from their text
-  const workflows = new WeakMap(); // what Keep.workflow returned
+  const faults = new WeakMap(); // our errors → their meaning, so that their text is never parsed
+  const workflows = new WeakMap(); // results of Keep.workflow
 
   // A `then` that never consults `constructor` or `Symbol.species`, which belong to the script.
   const own = (promise) => {
@@ -55,7 +55,7 @@
   };
   const settled = (compute) => new RealPromise((resolve) => resolve(compute()));
 
-  // --- the state of this one invocation --------------------------------------------------------------------------
+  // --- the state of this invocation -------------------------------------------------------------------------------
 
   let limits = null;
   let now = 0;
@@ -65,7 +65,7 @@
   let logLines = 0;
   const pending = create(null);
 
-  // --- values that cross: read once, written as JSON text ---------------------------------------------------------
+  // --- values for the host: read once, written as JSON text --------------------------------------------------------
 
   const fault = (kind, trail, why) => {
     const path = pathOf(trail);
@@ -97,12 +97,12 @@
 
   const cut = (text, length) => (text.length > length ? `${apply(slice, text, [0, length - 1])}…` : text);
 
-  // The engine's own stringify reads and writes, each member once; we only look at each value before it is written.
+  // The engine's own stringify reads each member once; the replacer only checks each value before it is written.
   const textOf = (root, room) => {
     const trail = { __proto__: null, depth: -1, holders: [], keys: [] };
     let left = room;
     const given = getOwnPropertyDescriptor(RealDate.prototype, "toJSON");
-    // A Date would become a string before we see it, and come back as something else than it went.
+    // Refuse Dates: they would become strings before the replacer sees them.
     if (given !== undefined) defineProperty(RealDate.prototype, "toJSON", { __proto__: null, value: undefined });
     let text;
     try {
@@ -120,12 +120,12 @@
     } finally {
       if (given !== undefined) defineProperty(RealDate.prototype, "toJSON", given);
     }
-    // Half a surrogate pair is the only thing that is written like this. To find out where, our own copy is read.
+    // Only an unpaired surrogate is written like this. Walk a copy of our own to find its path.
     if (apply(indexOf, text, ["\\ud"]) >= 0) {
       const own = { __proto__: null, depth: -1, holders: [], keys: [] };
       jsonText(jsonParse(text), function (key, value) {
         if (!apply(isWellFormed, key, []) || (typeof value === "string" && !apply(isWellFormed, value, []))) {
-          throw faultAt("invalid", own, this, key, "half a surrogate pair is not text");
+          throw faultAt("invalid", own, this, key, "text with an unpaired surrogate");
         }
         if (typeof value === "object") step(own, this, key);
         return value;
@@ -134,8 +134,8 @@
     return text;
   };
 
-  // Where in the value this is: the holders from the outside in, and the key that was taken in each. Only objects
-  // are noted as they are met, which is enough: what else goes wrong is in the last of them, or in one around it.
+  // Note the current position: the holders from the outside in, with the key in each. Noting objects only is enough:
+  // any other fault is in the last of them, or in one around it.
   const step = (trail, holder, key) => {
     let depth = trail.depth;
     while (depth >= 0 && trail.holders[depth] !== holder) depth--;
@@ -164,7 +164,7 @@
     if (isArray(value)) {
       const length = value.length;
       if (typeof length !== "number" || !(length >= 0)) throw fault("invalid", trail, "an array without a length");
-      // Before the elements: an empty array may claim four thousand million of them.
+      // Checked before the elements are read: an empty array may claim to have four thousand million of them.
       if (length > left) throw fault("size", trail, `more than ${limits.value_bytes} bytes`);
       return;
     }
@@ -177,10 +177,10 @@
     if (prototype === RealMap.prototype) return "a Map is not JSON; use Object.fromEntries()";
     if (prototype === RealSet.prototype) return "a Set is not JSON; use Array.from()";
     if (prototype === RealPromise.prototype) return "a Promise is not JSON; await it";
-    return "not a plain object; copy what is needed into one";
+    return "not a plain object; copy what you need into one";
   };
 
-  // --- errors, described here, on the script's own budget ----------------------------------------------------------
+  // --- errors, described at the cost of the script's own limits ----------------------------------------------------
 
   const word = (value) => {
     if (typeof value === "string") return apply(toWellFormed, cut(value, limits.error_chars), []);
@@ -226,7 +226,7 @@
     } catch (error) {
       return fail(error);
     }
-    // JSON has no `undefined`: whether anything was returned is said beside it.
+    // JSON has no `undefined`, so a flag says if the handler returned a value.
     bridge("done", text, value !== undefined);
   };
 
@@ -237,7 +237,7 @@
     const promise = new RealPromise((resolve) => {
       pending[id] = resolve;
     });
-    // True: this was the last word of the script. The engine stops it here, and no `catch` or `finally` sees it.
+    // True: the script ends here. The engine interrupts it, and no `catch` or `finally` runs.
     if (bridge("request", id, kind, name, params)) for (;;);
     return promise;
   };
@@ -251,35 +251,35 @@
   const argsText = (value) => textOf(value, limits.value_bytes);
 
   const topicFunction = (kind, name, second, required) => (topic, given) => {
-    if (typeof topic !== "string") throw new RealTypeError(`ctx.${name}: the topic is a string`);
+    if (typeof topic !== "string") throw new RealTypeError(`ctx.${name}: the topic must be a string`);
     if (given === undefined && required) throw new RealTypeError(`ctx.${name}: ${second} is missing`);
     return request(kind, name, argsText({ __proto__: null, topic, [second]: given }));
   };
 
   // --- item scopes: one at a time, in the order of the calls -------------------------------------------------------
 
-  // An item is opened, and closed, only when nothing else goes on: so whatever is asked for while one is open was begun
-  // inside of it, awaited or not, and whatever is asked for while none is open was not.
+  // An item is opened and closed only while no other code of the script is active: so every request made while an item
+  // is open was begun inside it, awaited or not, and all others were not.
 
   let ctx = null;
   let item;
   let scope = null;
-  let left = null; // what the body of the open item has returned, while something that it began still goes on
+  let left = null; // the result of the open item's body, while something that it began is still active
   const waiting = [];
   let firstWaiting = 0;
   let opensItems = false;
-  let returned = null; // what the handler of a job has returned, while something that it began still goes on
+  let returned = null; // the result of a job's handler, while something that it began is still active
 
   const withItem = (id, title, body) => {
-    if (typeof id !== "string" || id === "") throw new RealTypeError("ctx.withItem: the id is a non-empty string");
+    if (typeof id !== "string" || id === "") throw new RealTypeError("ctx.withItem: the id must be a non-empty string");
     if (typeof title !== "string" || title === "") {
-      throw new RealTypeError("ctx.withItem: the title is a non-empty string");
+      throw new RealTypeError("ctx.withItem: the title must be a non-empty string");
     }
-    if (typeof body !== "function") throw new RealTypeError("ctx.withItem: the third argument is a function");
+    if (typeof body !== "function") throw new RealTypeError("ctx.withItem: the third argument must be a function");
     const params = argsText({ __proto__: null, id, title });
-    // Made here, where it is known who called: its place is that of the call.
+    // Made here, so that its stack has the place of the call.
     const unfinished = new RealError(
-      `the handler returned while item ${jsonText(cut(id, 80))} was not finished: ` +
+      `the handler returned before item ${jsonText(cut(id, 80))} was finished: ` +
         "`await` every `ctx.withItem` (use `for … of`, not `forEach`)",
     );
     return new RealPromise((resolve) => {
@@ -295,7 +295,7 @@
   const runScope = (opened) => {
     const current = scope;
     item = freeze({ __proto__: null, id: current.id, title: current.title, isDone: opened?.isDone === true });
-    // An error inside a scope ends the invocation here: the script cannot catch it and go on.
+    // An error in the body ends the invocation: the script cannot catch it and go on.
     then(settled(() => apply(current.body, undefined, [ctx])), leaveScope, fail);
   };
 
@@ -318,17 +318,17 @@
     );
   };
 
-  // A job is over when nothing that it began goes on: an item that it opens later would be left out without a word.
+  // A job has ended when nothing that it began is active: otherwise an item that it opens later would be lost silently.
   const finish = (value) => {
     if (scope !== null) fail(scope.unfinished);
     else if (opensItems) returned = { __proto__: null, value };
     else done(value);
   };
 
-  // Nothing is to be done any more, and nothing is asked for.
+  // Called when no job is pending and no request is open.
   const stuck = () => {
     if (returned !== null && firstWaiting >= waiting.length) return done(returned.value);
-    // Opened so that people see which item it was, and not entered.
+    // Open the item, so that people see which one it was, but do not run its body.
     if (returned !== null) return openScope(() => fail(scope.unfinished));
     if (left !== null) return closeScope();
     if (firstWaiting >= waiting.length) return;
@@ -336,7 +336,7 @@
     fail(new RealTypeError(`ctx.withItem cannot be nested: "${scope.id}" waits for "${waiting[firstWaiting].id}"`));
   };
 
-  // --- ctx, from the host's data -----------------------------------------------------------------------------------
+  // --- ctx, built from the capabilities ----------------------------------------------------------------------------
 
   const buildContext = (given) => {
     const made = create(null);
@@ -368,7 +368,7 @@
     return freeze(made);
   };
 
-  // --- running one handler, or none --------------------------------------------------------------------------------
+  // --- running one handler, or reading the declaration -------------------------------------------------------------
 
   const missing = (what) => {
     const error = new RealTypeError(what);
@@ -417,7 +417,7 @@
     );
   };
 
-  // For `inspect`: what the script declares, read by a function that only then is there (declare.js).
+  // For `inspect`: read the declaration with the function of declare.js.
   const declare = (describe) => {
     then(
       import("<input>"),
@@ -435,7 +435,7 @@
     );
   };
 
-  // --- what the script sees ----------------------------------------------------------------------------------------
+  // --- globals for the script --------------------------------------------------------------------------------------
 
   const replaceable = (value) => ({ __proto__: null, value, writable: true, configurable: true });
   const setGlobal = (name, value) => defineProperty(globalThis, name, replaceable(value));
@@ -475,7 +475,7 @@
     value: freeze({ __proto__: null, workflow: declared("workflow"), consumer: declared("consumer") }),
   });
 
-  // One instant for the whole invocation: a script that measures time measures nothing, and a rerun sees the same.
+  // The time stands still during an invocation: a script cannot measure time, and a rerun sees the same time.
   function KeepDate(...args) {
     if (new.target === undefined) return new RealDate(now).toString();
     return construct(RealDate, args.length === 0 ? [now] : args, new.target);
@@ -490,7 +490,7 @@
   defineProperty(RealDate.prototype, "constructor", replaceable(KeepDate));
   setGlobal("Date", KeepDate);
 
-  // mulberry32: small, and good enough for what is not a secret.
+  // mulberry32: small, and good enough for anything but secrets.
   const seededRandom = () => {
     random = (random + 0x6d2b79f5) | 0;
     let t = imul(random ^ (random >>> 15), 1 | random);
@@ -499,10 +499,10 @@
   };
   defineProperty(Math, "random", replaceable(seededRandom));
 
-  // --- what the script does not see --------------------------------------------------------------------------------
+  // --- globals removed from the script -----------------------------------------------------------------------------
 
   const noCode = function Function() {
-    throw new RealTypeError("code cannot be made from text here");
+    throw new RealTypeError("code cannot be created from text here");
   };
   const functionPrototypes = [
     Function.prototype,
@@ -520,8 +520,8 @@
   const absent = ["eval", "SharedArrayBuffer", "Atomics", "WeakRef", "FinalizationRegistry", "performance"];
   for (let i = 0; i < absent.length; i++) delete globalThis[absent[i]];
 
-  // JSON text is made from values and from nothing else: with `rawJSON` a script would write numbers (`1e400`) that no
-  // value has, and that nobody who reads them later can hold. Nor is a reviver handed the text that it revives.
+  // With `rawJSON` a script could write numbers (`1e400`) that no decoder can represent. A reviver does not get the
+  // source text either.
   delete JSON.rawJSON;
   delete JSON.isRawJSON;
   const { parse } = {
@@ -534,12 +534,12 @@
   };
   defineProperty(JSON, "parse", replaceable(parse));
 
-  // A stack trace hook would be handed our own functions.
+  // A stack trace hook would get our own functions.
   const locked = (value) => ({ __proto__: null, value, writable: false, configurable: false });
   defineProperty(RealError, "prepareStackTrace", locked(undefined));
   defineProperty(RealError, "stackTraceLimit", locked(16));
 
-  // Not frozen: `this.name = …` in a subclass of Error must keep working. But nothing new may appear on a prototype
+  // Not frozen: `this.name = …` in a subclass of Error must keep working. But no property may be added to a prototype
   // that our own objects inherit from.
   const seal = (value) => {
     if (value !== null && (typeof value === "object" || typeof value === "function")) preventExtensions(value);
@@ -562,7 +562,7 @@
   seal(getPrototypeOf(getPrototypeOf(functionPrototypes[3].prototype)));
   seal(getPrototypeOf(Int8Array).prototype);
 
-  // --- the way in, for the engine alone ----------------------------------------------------------------------------
+  // --- the entry point, for the engine only ------------------------------------------------------------------------
 
   return (what, a, b) => {
     switch (what) {
@@ -572,7 +572,7 @@
         now = given.now_ms;
         random = given.seed | 0;
         ctx = buildContext(given.capabilities);
-        // Where a mutation ends the script there are no items.
+        // There are no items where a mutation ends the script.
         opensItems = !given.capabilities.mutation_is_terminal;
         return;
       }

@@ -1,8 +1,8 @@
-"""Who waits for the promise of a call: an `await`, a `return`, or nobody.
+"""Find promises that are not awaited.
 
-Followed from the call outwards: through parentheses, branches, `.then`, lists and `Promise.all`, out of the functions
-that return it, and to wherever the variable that it is kept in, or the function's name, is used. Where it is handed to
-a function that is not known, somebody may wait.
+A promise is followed from its call outwards: through parentheses, branches, `.then`, lists and `Promise.all`, out of
+functions that return it, and to the uses of the variable that holds it or of the function's name. A promise that is
+passed to an unknown function counts as awaited.
 """
 
 import enum
@@ -12,37 +12,37 @@ from keep_sandbox.syntax import FUNCTIONS, Node
 
 _LISTS: Final = ("array", "spread_element")
 _THROUGH: Final = ("parenthesized_expression", "sequence_expression", "unary_expression", *_LISTS)
-"""What is around the promise has it, or is dropped with it."""
+"""Nodes whose value is, or contains, the promise inside them."""
 _BRANCHES: Final = {"ternary_expression": ("consequence", "alternative"), "binary_expression": ("right",)}
 _CHAINING: Final = ("then", "catch", "finally")
 _GATHERING: Final = ("Promise.all", "Promise.allSettled", "Promise.resolve")
 _FOR_ONE: Final = ("Promise.race", "Promise.any")
 _LISTING: Final = ("map", "flatMap")
-"""Methods that give back a list of what the function they are given returns."""
+"""Methods that return a list of the results of their argument."""
 _TESTING: Final = ("filter", "some", "every", "find", "findIndex")
-"""Methods that take a promise for a yes, and drop it."""
+"""Methods that take a promise as true, and drop it."""
 _NAMES: Final = ("identifier", "shorthand_property_identifier")
 
 
 class Dropped(enum.StrEnum):
-    """How a promise is lost."""
+    """The way in which a promise is lost."""
 
     BARE = "bare"
     FOR_EACH = "forEach"
     FOR_ONE = "race"
     LIST = "list"
-    """Somebody waits for the list that it is in, and not for what is in the list."""
+    """The list is awaited instead of the promises in it."""
 
 
 class _At(NamedTuple):
-    """What has the promise now, and whether in a list."""
+    """The expression that has the promise now; `in_list` if its value is a list of promises."""
 
     node: Node
     in_list: bool = False
 
 
 class _Kept(NamedTuple):
-    """The name by which it goes on: of a variable that has it, or of a function that gives it back."""
+    """The name of a variable that holds the promise, or of a function that returns it."""
 
     name: Node
     in_list: bool = False
@@ -53,7 +53,7 @@ _Next: TypeAlias = _At | _Kept | Dropped | None
 
 
 def dropped(call: Node, handler: Node) -> Dropped | None:
-    """How the promise of this call is lost; None if somebody waits for it, or may. `handler` is awaited by the host."""
+    """The way in which the promise of this call is lost; None if it is or may be awaited. The host awaits `handler`."""
     return _lost(_At(call), handler, set())
 
 
@@ -68,13 +68,13 @@ def _lost(at: _Next, handler: Node, seen: set[int]) -> Dropped | None:
     uses = [_At(each, at.in_list) if not at.is_function else _use(each) for each in _uses(at.name, handler)]
     lost = [_lost(each, handler, seen) for each in uses]
     if at.is_function:
-        # Each call of it makes a promise of its own.
+        # Each call of the function makes another promise.
         return next((each for each in lost if each is not None), None)
     return None if None in lost else next(iter(lost), Dropped.BARE)
 
 
 def _uses(name: Node, handler: Node) -> list[Node]:
-    """Where a name is used, inside the function that it is declared in."""
+    """The uses of a name inside the function that declares it."""
     declaration = name.parent
     assert declaration is not None, "a name is declared by something"
     scope = next((each for each in declaration.ancestors() if each.kind in FUNCTIONS), handler)
@@ -82,7 +82,7 @@ def _uses(name: Node, handler: Node) -> list[Node]:
 
 
 def _outwards(node: Node, in_list: bool, handler: Node) -> _Next:
-    """What has the promise next; or how it is lost; or None."""
+    """The next holder of the promise; or the way it is lost; or None if it is or may be awaited."""
     around = node.parent
     if around is None:
         return None
@@ -90,7 +90,7 @@ def _outwards(node: Node, in_list: bool, handler: Node) -> _Next:
         function = _function(around)
         if in_list:
             return Dropped.LIST if around.kind == "await_expression" or function is handler else None
-        # From here on it is for the function around it to be waited for.
+        # The function's own promise has to be awaited now.
         return None if function is None or function is handler else _use(function)
     if around.kind == "expression_statement":
         function = _function(around)
@@ -104,15 +104,15 @@ def _outwards(node: Node, in_list: bool, handler: Node) -> _Next:
 
 
 def _kept(around: Node, *, in_list: bool = False, is_function: bool = False) -> _Kept | None:
-    """The variable that is declared with it; None if it is kept in another way."""
+    """The variable that is declared with it; None if it is held in another way."""
     name = around.get("name") if around.kind == "variable_declarator" else None
     return _Kept(name, in_list, is_function) if name is not None and name.kind == "identifier" else None
 
 
 def _called(part: Node, in_list: bool) -> _Next:
-    """The promise is given to a call, or one of its methods is called."""
+    """Follow a promise that is an argument of a call, or whose method is called."""
     call = part.parent
-    assert call is not None, "whoever asks has looked"
+    assert call is not None, "checked by the caller"
     if part.kind == "member_expression":
         return _At(call, in_list) if _method(call) in _CHAINING else None
     callee = call.get("function")
@@ -123,19 +123,19 @@ def _called(part: Node, in_list: bool) -> _Next:
 
 
 def _is_body(node: Node) -> bool:
-    """`() => promise`."""
+    """Return True for the body of `() => promise`."""
     return node.field == "body" and node.parent is not None and node.parent.kind == "arrow_function"
 
 
 def _function(node: Node) -> Node | None:
-    """The function that this is in, or that it is."""
+    """The function around this node, or the node itself."""
     return node if node.kind in FUNCTIONS else next((each for each in node.ancestors() if each.kind in FUNCTIONS), None)
 
 
 def _use(function: Node) -> _Next:
-    """The call that gives the promises of this function back, or how it drops them; None when nobody can say.
+    """The call that returns the promises of this function, or the way it drops them; None if unknown.
 
-    `function` is the function itself, or its name where that is used.
+    `function` is the function itself, or a use of its name.
     """
     around = function.parent
     while around is not None and around.kind == "parenthesized_expression":
@@ -156,7 +156,7 @@ def _use(function: Node) -> _Next:
 
 
 def _method(call: Node) -> str:
-    """The last name of what is called: `map` of `ids.map(...)`."""
+    """The name of the called method: `map` of `ids.map(...)`."""
     callee = call.get("function")
     name = callee.get("property") if callee is not None else None
     return name.text if name is not None else ""

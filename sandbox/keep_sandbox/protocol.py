@@ -1,7 +1,7 @@
-"""The frames between a host, its zygote and its workers: a length, then MessagePack of one typed struct.
+"""Frames between a host, its zygote and its workers: a length, then MessagePack of one typed struct.
 
-Whoever reads a worker's frames reads hostile bytes: the length is checked before anything is kept, the decoding is
-typed and closed, and all that can go wrong with it is one error, `BadFrame`.
+A worker's frames are hostile bytes: the length is checked before anything is kept, decoding is typed and closed, and
+the only error is `BadFrame`.
 """
 
 from collections.abc import Iterator
@@ -24,7 +24,7 @@ class _Frame(msgspec.Struct, frozen=True, tag=True, array_like=True, forbid_unkn
     pass
 
 
-# Host to worker. `call` counts the invocations of one worker from 1: an answer that comes late is for nobody.
+# Host to worker. `call` counts the invocations of one worker from 1, so that a late answer is recognized.
 
 
 class RunFrame(_Frame, frozen=True):
@@ -33,11 +33,11 @@ class RunFrame(_Frame, frozen=True):
     call: int
     invocation: Invocation
     limits: Limits
-    """Those of this invocation. What the process itself is limited by was decided when it was forked."""
+    """The limits of this invocation. Those of the process were set when it was forked."""
 
 
 class Inspect(_Frame, frozen=True):
-    """Load a script, run no handler, and report what it declares and what is wrong with it."""
+    """Load a script, run no handler, and report its declaration and its problems."""
 
     call: int
     source: str
@@ -45,7 +45,7 @@ class Inspect(_Frame, frozen=True):
 
 
 class AnswerFrame(_Frame, frozen=True):
-    """The value that a request gets, as JSON text."""
+    """The answer to a request, as JSON text."""
 
     call: int
     id: int
@@ -65,7 +65,7 @@ ToWorker: TypeAlias = RunFrame | Inspect | AnswerFrame | Abort
 
 
 class Ready(_Frame, frozen=True):
-    """Jailed, and waiting for a first invocation."""
+    """The worker is jailed, and waits for its first invocation."""
 
 
 class RequestFrame(_Frame, frozen=True):
@@ -86,14 +86,14 @@ class Logged(_Frame, frozen=True):
 
 
 class EndedFrame(_Frame, frozen=True):
-    """The script is over."""
+    """The script has ended."""
 
     call: int
     ending: InvocationEnd
 
 
 class Idle(_Frame, frozen=True):
-    """The context of this call is gone; the worker waits for the next."""
+    """The context of this call is freed; the worker waits for the next call."""
 
     call: int
 
@@ -101,7 +101,7 @@ class Idle(_Frame, frozen=True):
 FromWorker: TypeAlias = Ready | RequestFrame | Logged | EndedFrame | Idle
 
 
-# Host to zygote, and back. With each `Spawn` comes one descriptor: the worker's end of its socket.
+# Host to zygote, and back. Each `Spawn` carries one descriptor: the worker's end of its socket.
 
 
 class Spawn(_Frame, frozen=True):
@@ -111,7 +111,7 @@ class Spawn(_Frame, frozen=True):
 
 
 class Kill(_Frame, frozen=True):
-    """End a worker, now. Only the zygote does it: only a parent knows that the process id is still that worker's."""
+    """Kill a worker. The zygote does it, because only a parent knows that the process id is still the worker's."""
 
     serial: int
 
@@ -120,7 +120,7 @@ ToZygote: TypeAlias = Spawn | Kill
 
 
 class StartedFrame(_Frame, frozen=True):
-    """The zygote is up."""
+    """The zygote is ready."""
 
     pid: int
 
@@ -152,7 +152,7 @@ def encode(frame: _Frame) -> bytes:
 
 
 class FrameReader(Generic[F]):
-    """Bytes in, frames out. Never holds more than one frame of the greatest length and what came with it."""
+    """Split bytes into frames. Never holds more than one frame of the maximum length and what came with it."""
 
     def __init__(self, decoder: "msgspec.msgpack.Decoder[F]", frame_bytes_max: int) -> None:
         self._decoder = decoder
@@ -160,12 +160,12 @@ class FrameReader(Generic[F]):
         self._buffer = bytearray()
 
     def feed(self, data: bytes) -> None:
-        """Take what was received."""
+        """Add received bytes."""
         self._buffer += data
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing is left over."""
+        """True if no bytes are left over."""
         return not self._buffer
 
     def next(self) -> F | None:
@@ -178,7 +178,7 @@ class FrameReader(Generic[F]):
         end = HEADER_BYTES + length
         if len(self._buffer) < end:
             return None
-        # A view would forbid the buffer to shrink while an exception still holds it.
+        # A copy: with a view the buffer could not shrink while an exception still holds it.
         body = bytes(self._buffer[HEADER_BYTES:end])
         del self._buffer[:end]
         return decode(body, self._decoder)
@@ -193,7 +193,7 @@ def decode(body: bytes, decoder: "msgspec.msgpack.Decoder[F]") -> F:
     try:
         return decoder.decode(body)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, OverflowError, ValueError) as error:
-        # Beside its own errors msgspec lets these through; a `ValueError` is also what a `__post_init__` raises.
+        # msgspec also raises these besides its own errors; a `__post_init__` raises `ValueError`.
         raise BadFrame(f"{type(error).__name__}: {str(error)[:200]}") from None
 
 

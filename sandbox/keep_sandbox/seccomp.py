@@ -1,7 +1,7 @@
 """The system calls that a worker may make: a filter in the kernel, without a library.
 
-Linux on x86_64 and aarch64. Everything that is not listed kills the whole process with SIGSYS, and so does memory
-that would be executable, a foreign architecture, and a signal to anybody else.
+Linux on x86_64 and aarch64. Any other call kills the whole process with SIGSYS, and so do executable memory, a foreign
+architecture, and a signal to another process.
 """
 
 import ctypes
@@ -15,7 +15,7 @@ class _Machine(NamedTuple):
     calls: dict[str, int]
 
 
-# Only what a worker needs after it is up: its one socket, memory, clocks, its own timer, its own end.
+# Only what a running worker needs: its socket, memory, clocks, its timer, its own exit.
 _X86_64: Final = _Machine(
     0xC000003E,
     {
@@ -90,7 +90,7 @@ _X32_BIT: Final = 0x40000000
 
 
 def is_supported() -> bool:
-    """Whether there is a filter for this machine."""
+    """Return True if there is a filter for this machine."""
     return platform.system() == "Linux" and platform.machine() in _MACHINES
 
 
@@ -102,7 +102,7 @@ def program(machine: str, pid: int) -> bytes:
         _line(_EQUAL, arch, then=1),
         _line(_RETURN, _KILL),
         _line(_LOAD, _NR_AT),
-        # On x86_64 the same architecture has a second numbering.
+        # x86_64 has a second numbering of system calls (x32).
         _line(_AT_LEAST, _X32_BIT, otherwise=1),
         _line(_RETURN, _KILL),
     ]
@@ -115,7 +115,7 @@ def program(machine: str, pid: int) -> bytes:
             _line(_RETURN, _ALLOW),
         ]
     lines += [
-        # So that `abort` ends as what it is; a signal to anybody else does not.
+        # Allow `abort`, which signals the process itself; a signal to another process is not allowed.
         _line(_EQUAL, calls["tgkill"], otherwise=4),
         _line(_LOAD, _FIRST_ARGUMENT_AT),
         _line(_EQUAL, pid, then=1),
@@ -130,7 +130,7 @@ def program(machine: str, pid: int) -> bytes:
 
 
 def install(libc: ctypes.CDLL, pid: int) -> None:
-    """Apply the filter to this process, for good. `NO_NEW_PRIVS` must be set."""
+    """Apply the filter to this process, irrevocably. `NO_NEW_PRIVS` must be set."""
     code = program(platform.machine(), pid)
     buffer = ctypes.create_string_buffer(code, len(code))
     # struct sock_fprog { unsigned short len; struct sock_filter *filter; }
@@ -140,5 +140,5 @@ def install(libc: ctypes.CDLL, pid: int) -> None:
 
 
 def _line(code: int, k: int, *, then: int = 0, otherwise: int = 0) -> bytes:
-    """One instruction: `then` and `otherwise` are how many instructions to skip."""
+    """One instruction; `then` and `otherwise` are the numbers of instructions to skip."""
     return struct.pack("HBBI", code, then, otherwise, k)

@@ -1,6 +1,6 @@
-"""A script as a syntax tree: tree-sitter, wrapped so that a hostile script costs time in proportion to its size.
+"""The syntax tree of a script: tree-sitter, wrapped so that even a hostile script takes only linear time.
 
-One pass, no recursion, parents known: asking the library for a parent starts at the root each time.
+Built in one pass without recursion. Nodes know their parents: the library would search from the root each time.
 """
 
 import bisect
@@ -20,7 +20,7 @@ FUNCTIONS = frozenset(
 
 
 class Node:
-    """A named node, with its place in the tree. It holds no object of the parser: those do not outlive their tree."""
+    """A named node, with its place in the tree. It holds no parser objects, which do not outlive their tree."""
 
     __slots__ = ("_end", "_index", "_start", "_tree", "children", "field", "kind", "parent")
 
@@ -41,7 +41,7 @@ class Node:
 
     @property
     def place(self) -> Place:
-        """Where it begins."""
+        """The place where it begins."""
         return self._tree.place(self._start)
 
     def get(self, field: str) -> "Node | None":
@@ -49,7 +49,7 @@ class Node:
         return next((child for child in self.children if child.field == field), None)
 
     def within(self) -> "Iterator[Node]":
-        """This node and everything below it, in the order of the source."""
+        """This node and all nodes below it, in the order of the source."""
         stack = [self]
         while stack:
             node = stack.pop()
@@ -64,7 +64,7 @@ class Node:
             node = node.parent
 
     def later(self) -> "Iterator[Node]":
-        """The siblings after this one, but for comments."""
+        """The siblings after this one, without comments."""
         siblings = self.parent.children if self.parent is not None else []
         for index in range(self._index + 1, len(siblings)):
             if siblings[index].kind not in ("comment", "empty_statement"):
@@ -80,7 +80,7 @@ class Tree:
         self._is_ascii = self.source.isascii()
         parsed = _PARSER.parse(self.source)
         self.is_broken = parsed.root_node.has_error
-        """Some of it is no JavaScript."""
+        """True if part of it is not valid JavaScript."""
         self.root = self._build(parsed.root_node)
 
     def place(self, offset: int) -> Place:
@@ -95,7 +95,7 @@ class Tree:
         root = Node(raw, None, None, self)
         cursor = raw.walk()
         current = root
-        # The cursor goes down, then right, then up: every node once, named ones are kept.
+        # The cursor goes down, then right, then up: it visits each node once and keeps the named ones.
         depth: list[Node | None] = []
         if not cursor.goto_first_child():
             return root
@@ -120,7 +120,7 @@ class Tree:
 
 
 def string_of(node: Node | None) -> str | None:
-    """The value of a plain string literal; None for anything else, and for one with escapes."""
+    """The value of a plain string literal; None for anything else, including one with escapes."""
     if node is None or node.kind not in ("string", "template_string"):
         return None
     if any(child.kind != "string_fragment" for child in node.children):

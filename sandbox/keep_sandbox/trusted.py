@@ -1,6 +1,6 @@
-"""The thread mode: the same prelude in the host's own process, for scripts that are trusted and for simulation.
+"""Run a script in the host's own process, for trusted scripts and for simulation.
 
-No boundary at all: a script can hang or crash the host. Never a fallback; whoever wants it says so. It is
+There is no security boundary: a script can hang or crash the host. It is never a fallback, but must be chosen. It is
 deterministic: the same invocation and the same answers give the same trace.
 """
 
@@ -27,11 +27,11 @@ class TrustedCall:
         self._invocation = invocation
         self._outcomes: deque[Outcome] = deque()
         self._limits = limits
-        # Made where the script runs: it takes longer than a caller on an event loop would want to wait.
+        # Made in `next`, where the script runs: it takes too long for a caller on an event loop.
         self._guest: Guest | None = None
 
     def next(self) -> Outcome:
-        """What the script asks for next, or how it ended. Blocks while the script runs."""
+        """Return the next request of the script, or its end. Blocks while the script runs."""
         if self._guest is None:
             self._guest = Guest(self._limits)
             self._guest.run(self._invocation, self)
@@ -47,7 +47,7 @@ class TrustedCall:
         self._guest.answer(request_id, value)
 
     def refuse(self, reason: str) -> Refused:
-        """End the invocation. The script does not learn of it."""
+        """End the invocation. The script is not told."""
         self._outcomes.clear()
         if self._guest is not None:
             self._guest.close()
@@ -67,5 +67,5 @@ class TrustedCall:
         self.logs.append(line)
 
     def end(self, ending: InvocationEnd) -> None:
-        """The script is over."""
+        """The script has ended."""
         self._outcomes.append(ending)

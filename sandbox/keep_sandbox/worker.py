@@ -1,7 +1,7 @@
-"""The child: one script at a time for one workflow, in a process that can do nothing else.
+"""The worker process: runs one script at a time for one workflow, and can do nothing else.
 
-Reads frames from its one socket and writes frames to it. Everything is imported and made before the jail closes;
-after that there is no file to read and no second chance. It never ends by an exception: it leaves.
+Reads frames from its socket and writes frames to it. Everything is imported and made before it enters the jail,
+because after that it can open no file. It always ends by `_exit`, never by an exception.
 """
 
 import gc
@@ -36,7 +36,7 @@ _READ_BYTES = 1 << 16
 
 
 def serve(descriptor: int, guest: Guest, limits: Limits, mode: jail.Mode, parent: int, invocations: int) -> None:
-    """What the forked child does. Never returns: what is above it on the stack is the zygote's."""
+    """Run as the forked child. Never returns: the stack above is the zygote's."""
     code = EXIT_NO_JAIL
     try:
         socket = jail.close_all_but(descriptor)
@@ -47,13 +47,13 @@ def serve(descriptor: int, guest: Guest, limits: Limits, mode: jail.Mode, parent
     except MemoryError:
         code = EXIT_MEMORY
     except BrokenPipeError:
-        code = 0  # the host is gone, or done with this worker
+        code = 0  # the host has ended, or closed this worker
     finally:
         os._exit(code)
 
 
 class _Worker:
-    """Also the sink of its guest: what the script says is written at once, so that it is not lost with the script."""
+    """Also the sink of its guest: output is written at once, so that it is not lost if the script crashes."""
 
     def __init__(self, socket: int, guest: Guest, limits: Limits) -> None:
         self._socket = socket
@@ -83,7 +83,7 @@ class _Worker:
                 self._begin(frame.call, self._limits.inspect_cpu_ms)
                 inspect_with(self._guest, frame.source, frame.methods, self._limits, self)
             case AnswerFrame() | Abort() if frame.call != self._call or not self._is_running:
-                return  # for a script that has ended meanwhile
+                return  # its script has ended meanwhile
             case AnswerFrame():
                 self._guest.answer(frame.id, frame.value)
             case Abort():
@@ -98,21 +98,21 @@ class _Worker:
         assert not self._is_running, "the host runs one script at a time"
         self._call = call
         self._is_running = True
-        # The kernel's own clock, for what the engine does not interrupt. Its signal ends the process.
+        # The kernel's timer, for code that the engine does not interrupt. Its signal ends the process.
         signal.setitimer(signal.ITIMER_PROF, cpu_ms / 1000)
 
     def _finish(self) -> None:
         self._guest.close()
         self._is_running = False
         self._write(encode(Idle(self._call)))
-        # The next context is made while nobody waits for it, on this worker's own time.
+        # Make the next context now, while no invocation waits for it.
         signal.setitimer(signal.ITIMER_PROF, self._limits.cpu_hard_ms / 1000)
         self._guest = Guest(self._limits)
         if self._call % 32 == 0:
             gc.collect()
         signal.setitimer(signal.ITIMER_PROF, 0)
 
-    # The sink. Called from inside the engine, so nothing may raise here.
+    # The sink. Called from inside the engine, so it must not raise.
 
     def request(self, request_id: int, kind: Kind, name: str, params: str) -> None:
         """The script asks for something."""
@@ -123,7 +123,7 @@ class _Worker:
         self._say(encode(Logged(self._call, line)))
 
     def end(self, ending: InvocationEnd) -> None:
-        """The script is over."""
+        """The script has ended."""
         self._say(encode(EndedFrame(self._call, ending)))
 
     def _say(self, data: bytes) -> None:

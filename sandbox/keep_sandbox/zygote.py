@@ -1,7 +1,7 @@
-"""The process that forks workers ahead of need: single-threaded, started afresh, holding nothing of any workflow.
+"""The process that forks workers in advance: single-threaded, freshly started, without data of any workflow.
 
-Started by the host as `python -m keep_sandbox.zygote` with one socket. It forks when told, reports how each worker
-ended, and goes when its host goes; its workers go with it.
+Started by the host as `python -m keep_sandbox.zygote` with one socket. It forks on command, reports how each worker
+ended, and exits with its host; its workers exit with it.
 """
 
 import gc
@@ -24,7 +24,7 @@ _FRAME_BYTES_MAX = 4096
 
 
 class ZygoteOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What the host says on the command line."""
+    """The options that the host passes on the command line."""
 
     control: int
     """The descriptor of the control socket."""
@@ -33,7 +33,7 @@ class ZygoteOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     mode: jail.Mode
     limits: Limits
     invocations: int
-    """How many invocations a worker serves, at most."""
+    """The maximum number of invocations that a worker serves."""
 
 
 class _Zygote:
@@ -43,11 +43,11 @@ class _Zygote:
         self._reader = FrameReader(to_zygote, _FRAME_BYTES_MAX)
         self._descriptors: list[int] = []
         self._workers: dict[int, int] = {}  # process id → serial
-        # Every child inherits this one: its first context is there when it starts.
+        # Each child inherits this guest, so that its first context is ready when it starts.
         self._guest = Guest(options.limits)
 
     def run(self) -> None:
-        """Serve until the host is gone."""
+        """Serve until the host has ended."""
         wake_reader, wake_writer = os.pipe()
         os.set_blocking(wake_writer, False)
         os.set_blocking(wake_reader, False)
@@ -57,7 +57,7 @@ class _Zygote:
         poll.register(self._control, select.POLLIN)
         poll.register(wake_reader, select.POLLIN)
         if hasattr(os, "pidfd_open"):
-            # The socket's end tells the same, unless somebody else inherited the host's end of it.
+            # The end of the socket tells the same, unless another process inherited the host's end of it.
             try:
                 host = os.pidfd_open(self._options.host)
             except ProcessLookupError:
@@ -65,7 +65,7 @@ class _Zygote:
             poll.register(host, select.POLLIN)
         if os.getppid() != self._options.host:
             return
-        # What is alive now stays: children share its pages as long as no collection touches them.
+        # Children share these pages as long as no garbage collection touches them.
         gc.collect()
         gc.freeze()
         self._send(encode(StartedFrame(os.getpid())))
@@ -80,12 +80,12 @@ class _Zygote:
                 return
 
     def end(self) -> None:
-        """Leave no worker behind, also where no signal follows a parent's death."""
+        """Kill all workers, also on systems where they do not die with their parent."""
         for pid in self._workers:
             os.kill(pid, signal.SIGKILL)
 
     def _receive(self) -> bool:
-        """Take what the host sent. False when the host is gone."""
+        """Handle frames of the host. Returns False if the host has ended."""
         try:
             data, descriptors, _, _ = socket.recv_fds(self._control, 1 << 16, 64)
         except ConnectionError:
@@ -141,16 +141,16 @@ def _drain(descriptor: int) -> None:
 
 
 def main() -> NoReturn:
-    """Run as a zygote, as the command line says."""
+    """Run as a zygote with the options of the command line."""
     options = msgspec.json.decode(sys.argv[1], type=ZygoteOptions)
     check_installation()
-    # A signal that is meant for the host's terminal is the host's to handle.
+    # Ctrl-C in the terminal is for the host to handle.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     zygote = _Zygote(options)
     try:
         zygote.run()
     except BrokenPipeError:
-        pass  # the host went while it was being told something
+        pass  # the host ended while a frame was sent to it
     finally:
         zygote.end()
     os._exit(0)

@@ -90,11 +90,11 @@ def test_a_forgotten_await_on_an_item_is_a_warning_and_no_error(tmp_path: Path) 
     code, text = checked(file)
     assert code == 0
     assert text.splitlines() == [
-        f"{file}:7:15: warning[item-not-awaited]: nothing waits for this item: a handler that returns before it is "
+        f"{file}:7:15: warning[item-not-awaited]: this item is not awaited: a handler that returns before it is "
         "finished fails",
         '    7 |         await ctx.withItem(mail.id, "Reply", async () => {});',
         "      |               ^",
-        "  hint: `forEach` waits for nothing: write `for (const each of all) { await ctx.withItem(...); }`",
+        "  hint: `forEach` does not wait: write `for (const each of all) { await ctx.withItem(...); }`",
         f"{file}: ok: replies",
     ]
     code, text = checked(file, GOOD)

@@ -261,7 +261,7 @@ def test_a_script_that_is_refused_exits_with_1_and_names_every_problem_and_its_p
     assert done.returncode == 1
     assert done.stdout == ""
     assert "wrong.js: the script has 2 problem(s) and was not deployed:" in done.stderr
-    assert "the schedule of producers.poll cannot be read [schedule-invalid]" in done.stderr
+    assert "the schedule of producers.poll is not valid [schedule-invalid]" in done.stderr
     assert "19:22: `eval` does not exist here [dynamic-code]" in done.stderr
     assert "Traceback" not in done.stderr
     assert shell.run().returncode == 2, "nothing was deployed"

@@ -93,5 +93,5 @@ async def test_a_title_is_stored_without_what_a_person_would_not_see() -> None:
 async def test_a_script_with_too_many_handlers_is_refused_with_their_number() -> None:
     jobs = ", ".join(f"j{number}: async (c) => {{}}" for number in range(5_000))
     async with Box.open() as box:
-        with pytest.raises(DeployRefused, match="5000 handlers; 200 are the most"):
+        with pytest.raises(DeployRefused, match="5000 handlers; at most 200 are allowed"):
             await box.deploy(f'export default Keep.workflow({{ name: "flow", topics: [], jobs: {{ {jobs} }} }});')

@@ -1,4 +1,4 @@
-"""What a script declares, and what is wrong with it, found without running a handler."""
+"""A script's declaration and its problems, found without running a handler."""
 
 import json
 

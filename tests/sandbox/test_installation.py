@@ -1,4 +1,4 @@
-"""What the sandbox refuses to start with, and what is only had by name."""
+"""Installations that the sandbox refuses, and modes that must be chosen by name."""
 
 import sys
 from pathlib import Path
@@ -78,7 +78,7 @@ async def test_the_weak_mode_keeps_its_limits() -> None:
 
 
 def decide(code: bytes, arch: int, number: int, arguments: tuple[int, int, int] = (0, 0, 0)) -> str:
-    """What the kernel would do: a little of its interpreter, enough for our filter."""
+    """The kernel's verdict: a small part of its interpreter, enough for our filter."""
     words = {0: number, 4: arch, **{16 + 8 * at: value for at, value in enumerate(arguments)}}
     lines = [code[at : at + 8] for at in range(0, len(code), 8)]
     at, accumulator = 0, 0

@@ -116,7 +116,7 @@ FORGOTTEN = {
 def test_a_handler_that_returns_before_an_item_is_finished_is_an_error_that_says_so(body: str, item: str) -> None:
     outcome = trusted(job(body), host).outcome
     assert isinstance(outcome, ScriptError)
-    assert f'the handler returned while item "{item}" was not finished' in outcome.message
+    assert f'the handler returned before item "{item}" was finished' in outcome.message
     assert "`await` every `ctx.withItem` (use `for … of`, not `forEach`)" in outcome.message
 
 

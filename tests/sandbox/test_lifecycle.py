@@ -38,7 +38,7 @@ class Watched:
                 self._descriptors[pid] = os.pidfd_open(pid)
 
     def still_there_after(self, seconds: float) -> list[int]:
-        """Which of them have not ended by then. Waits no longer than it takes."""
+        """The processes that have not ended by then. Waits no longer than needed."""
         until = time.monotonic() + seconds
         there: list[int] = []
         for pid, descriptor in self._descriptors.items():

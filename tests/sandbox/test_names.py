@@ -85,7 +85,7 @@ def test_too_many_handlers_are_refused_with_their_number(group: str) -> None:
     handlers = ", ".join(f"h{number}: async (ctx) => {{}}" for number in range(5_000))
     inspection = inspect(f'export default Keep.workflow({{ name: "w", topics: [], {group}: {{ {handlers} }} }})')
     [problem] = [each for each in inspection.problems if each.code is Code.TOO_MANY]
-    assert problem.message == f"the workflow has 5000 handlers; {HANDLERS_MAX} are the most"
+    assert problem.message == f"the workflow has 5000 handlers; at most {HANDLERS_MAX} are allowed"
 
 
 @pytest.mark.parametrize("topics", [[f"t{n}" for n in range(5_000)], {f"t{n}": {} for n in range(5_000)}])
@@ -94,7 +94,7 @@ def test_too_many_topics_are_refused_with_their_number(topics: object) -> None:
         f'export default Keep.workflow({{ name: "w", topics: {json.dumps(topics)}, jobs: {{ j() {{}} }} }})'
     )
     [problem] = [each for each in inspection.problems if each.code is Code.TOO_MANY]
-    assert problem.message == f"the workflow has 5000 topics; {TOPICS_MAX} are the most"
+    assert problem.message == f"the workflow has 5000 topics; at most {TOPICS_MAX} are allowed"
 
 
 def test_an_array_that_only_claims_its_length_is_refused() -> None:
@@ -103,7 +103,7 @@ def test_an_array_that_only_claims_its_length_is_refused() -> None:
 
 
 def lie(**declaration: object) -> str:
-    """What a worker says that was taken over by the script that it inspects: nothing is wrong."""
+    """The inspection of a worker that its script took over: it claims that there are no problems."""
     honest = {"name": "w", "topics": ["t"], "producers": {}, "consumers": {}, "jobs": {"j": {}}}
     return json.dumps({"declaration": {**honest, **declaration}, "problems": [], "problem_count": 0})
 

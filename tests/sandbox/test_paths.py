@@ -1,4 +1,4 @@
-"""What would run after a mutation: every shape of code in which one call or two are made. `S` sends, `R` replies."""
+"""Code that would run after a mutation, in every shape of code with one call or two. `S` sends, `R` replies."""
 
 import re
 

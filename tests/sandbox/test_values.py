@@ -1,4 +1,4 @@
-"""What may cross between a script and its host, and what a script is told when something may not."""
+"""Values between a script and its host, and the errors for those that are refused."""
 
 import json
 import math

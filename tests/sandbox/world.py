@@ -1,4 +1,4 @@
-"""What the tests of the sandbox share: scripts, a host that answers them, and attacks with what contains them."""
+"""Shared by the tests of the sandbox: scripts, a host that answers them, and attacks with their expected outcomes."""
 
 import json
 from collections.abc import Callable
@@ -64,7 +64,7 @@ def invocation(
 
 
 Reply = Callable[[Request], str | None]
-"""What the host does with a request: an answer as JSON text, or None to refuse it."""
+"""The host's reaction to a request: an answer as JSON text, or None to refuse it."""
 
 
 def gmail(request: Request) -> str | None:
@@ -94,7 +94,7 @@ async def run(pool: SandboxPool, invocation: Invocation, reply: Reply = gmail, w
 
 @dataclass
 class Trace:
-    """Everything that could be seen of a trusted invocation."""
+    """The whole observable trace of a trusted invocation."""
 
     outcome: Outcome
     requests: list[Request]
@@ -125,7 +125,7 @@ class Attack:
     expect: tuple[str, ...]
 
     def is_contained_by(self, outcome: Outcome) -> bool:
-        """Whether that is one of them."""
+        """Return True if that is one of them."""
         word = label(outcome)
         return any(word == expected or (expected == "done:" and word.startswith("done:")) for expected in self.expect)
 

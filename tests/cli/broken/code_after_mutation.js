@@ -19,4 +19,4 @@ export default Keep.workflow({
   },
 });
 
-// expect 14:9 code-after-mutation: the mutation is the last thing `mutate` does; what follows from it belongs into `next`
+// expect 14:9 code-after-mutation: make the mutation the last thing in `mutate`, and move what follows to `next`

@@ -18,4 +18,4 @@ export default Keep.workflow({
   },
 });
 
-// expect 13:15 method-unknown: use what there is: `ctx.gmail.search`, `ctx.gmail.send`, `ctx.sheets.appendRow`, `ctx.sheets.getRow`, `ctx.sheets.rows`
+// expect 13:15 method-unknown: use one of `ctx.gmail.search`, `ctx.gmail.send`, `ctx.sheets.appendRow`, `ctx.sheets.getRow`, `ctx.sheets.rows`

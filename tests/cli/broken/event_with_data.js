@@ -10,4 +10,4 @@ export default Keep.workflow({
   },
 });
 
-// expect 7:42 event-invalid: there are `messageId`, `title`, `payload`
+// expect 7:42 event-invalid: the fields are `messageId`, `title`, `payload`

@@ -10,4 +10,4 @@ export default Keep.workflow({
   },
 });
 
-// expect 7:40 event-invalid: write `{ messageId, title, payload }`: the id that the thing has outside, words for a person, JSON
+// expect 7:40 event-invalid: write `{ messageId, title, payload }`: the id in the outside system, a title for people, JSON

@@ -18,4 +18,4 @@ export default Keep.workflow({
   },
 });
 
-// expect 13:15 method-unknown: did you mean `sheets.appendRow`? use what there is: `ctx.sheets.appendRow`, `ctx.sheets.getRow`, `ctx.sheets.rows`
+// expect 13:15 method-unknown: did you mean `sheets.appendRow`? use one of `ctx.sheets.appendRow`, `ctx.sheets.getRow`, `ctx.sheets.rows`

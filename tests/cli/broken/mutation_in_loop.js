@@ -20,4 +20,4 @@ export default Keep.workflow({
   },
 });
 
-// expect 13:9 code-after-mutation: reserve one event per run, and the host comes back for the next; or use a job with `ctx.withItem`
+// expect 13:9 code-after-mutation: reserve one event per run, and the next run takes the next event; or use a job with `ctx.withItem`

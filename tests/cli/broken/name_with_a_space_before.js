@@ -6,4 +6,4 @@ export default Keep.workflow({
   },
 });
 
-// expect 5:5 name-invalid: write 1 to 100 characters that a person can see, as in `order.paid` or `fileInvoice`
+// expect 5:5 name-invalid: write 1 to 100 visible characters, as in `order.paid` or `fileInvoice`

@@ -12,4 +12,4 @@ export default Keep.workflow({
   },
 });
 
-// expect 7:7 ordering-key-invalid: write where the key is, as in `orderingKey: "customer.id"`
+// expect 7:7 ordering-key-invalid: write the path of the key, as in `orderingKey: "customer.id"`

@@ -18,4 +18,4 @@ export default Keep.workflow({
   },
 });
 
-// expect 12:7 field-unknown: did you mean `mutate`? there are `subscribe`, `publishes`, `orderingKey`, `prepare`, `mutate`, `next`
+// expect 12:7 field-unknown: did you mean `mutate`? the fields are `subscribe`, `publishes`, `orderingKey`, `prepare`, `mutate`, `next`

@@ -20,4 +20,4 @@ export default Keep.workflow({
   },
 });
 
-// expect 16:28 call-misplaced: read in `prepare`, in a producer or in a job, and hand what is needed over in `data`
+// expect 16:28 call-misplaced: read in `prepare`, in a producer or in a job, and pass on what is needed in `data`

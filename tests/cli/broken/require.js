@@ -20,4 +20,4 @@ export default Keep.workflow({
   },
 });
 
-// expect 1:12 global-unknown: a script is one file without modules: write what is needed into it; the world is reached through `ctx`
+// expect 1:12 global-unknown: a script is one file without modules: write what you need into it, and use `ctx` for the rest

@@ -18,4 +18,4 @@ export default Keep.workflow({
   },
 });
 
-// expect 11:11 result-invalid: there are `reservations`, `data`, `ui`, `wakeAt`
+// expect 11:11 result-invalid: the fields are `reservations`, `data`, `ui`, `wakeAt`

@@ -10,4 +10,4 @@ export default Keep.workflow({
   },
 });
 
-// expect 6:69 load-error: it is not valid JavaScript here: look for a missing bracket, comma or quote just before this place
+// expect 6:69 load-error: this is not valid JavaScript: look for a missing bracket, comma or quote just before this place

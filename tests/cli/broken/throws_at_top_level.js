@@ -20,4 +20,4 @@ export default Keep.workflow({
   },
 });
 
-// expect 1:22 load-error: at the top level a script only declares; what can fail belongs into handlers
+// expect 1:22 load-error: at the top level a script only declares: move code that can fail into handlers

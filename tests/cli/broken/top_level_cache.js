@@ -21,4 +21,4 @@ export default Keep.workflow({
   },
 });
 
-// expect 12:9 top-level-state: handlers share nothing: keep it in the returned state, or pass it through a topic
+// expect 12:9 top-level-state: handlers share no variables: keep it in the returned state, or pass it through a topic

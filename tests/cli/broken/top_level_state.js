@@ -20,4 +20,4 @@ export default Keep.workflow({
   },
 });
 
-// expect 1:5 top-level-state: handlers share nothing: keep it in the returned state, or pass it through a topic
+// expect 1:5 top-level-state: handlers share no variables: keep it in the returned state, or pass it through a topic

@@ -10,4 +10,4 @@ export default Keep.workflow({
   },
 });
 
-// expect 7:27 topic-unknown: did you mean `order.new`? add it to `topics`, or use one that is there
+// expect 7:27 topic-unknown: did you mean `order.new`? add it to `topics`, or use a declared one

@@ -22,4 +22,4 @@ export default Keep.workflow({
   },
 });
 
-// expect 15:11 code-after-mutation: leave it out: a call that fails is seen to by the host, and `next` is told what became of it
+// expect 15:11 code-after-mutation: leave it out: the host handles a failed call, and `next` is given the outcome

@@ -17,4 +17,4 @@ export default Keep.workflow({
   },
 });
 
-// expect 12:19 topic-shared: a topic has one consumer: publish to a second topic for the second one
+// expect 12:19 topic-shared: a topic has one consumer: publish to another topic for the second consumer

@@ -19,4 +19,4 @@ export default Keep.workflow({
   },
 });
 
-// expect 14:9 code-after-mutation: one call per run: publish an event in `next`, and make the second call in a consumer of its own
+// expect 14:9 code-after-mutation: make one call per run: publish an event in `next`, and make the second call in another consumer
