@@ -1,4 +1,4 @@
-"""Decide whether a script may be deployed, under which name, and as which version. Pure."""
+"""Decide if a script may be deployed, under which name, and as which version. Pure, but for `inspected`."""
 
 from collections.abc import Callable, Collection, Mapping
 
@@ -17,7 +17,7 @@ from keep_storage.model import ScriptVersion, Workflow
 
 
 class DeployRefused(Exception):
-    """The script was not deployed, and nothing changed. `problems` says what is wrong and where, with hints."""
+    """The script was not deployed, and nothing changed. `problems` has the reasons with places and hints."""
 
     def __init__(self, problems: list[Problem], count: int) -> None:
         shown = "\n".join(f"  {_line(problem)}" for problem in problems)
@@ -28,7 +28,7 @@ class DeployRefused(Exception):
 
 
 class NameTaken(DeployRefused):
-    """The name of the script is that of something which the caller did not say is meant: it is in `name`."""
+    """The name of the script is in use, and the caller did not say that this workflow is meant."""
 
     def __init__(self, name: str, message: str, hint: str) -> None:
         super().__init__([Problem(code=Code.NAME_TAKEN, message=message, hint=hint)], 1)
@@ -108,7 +108,7 @@ def _name_of(inspection: Inspection) -> str:
 
 
 def runs_already(source: str, active: ScriptVersion | None) -> bool:
-    """Whether deploying this replaces nothing, so that no workflow has to be named."""
+    """Return True if this source is already active: deploying it replaces nothing."""
     return active is not None and active.source == source
 
 
@@ -120,9 +120,9 @@ def place_of(
     *,
     is_major: bool = False,
 ) -> tuple[ScriptVersion | None, tuple[int, int]]:
-    """The version that this source is already (the one that runs, or the newest), and the number it has or will have.
+    """The version that already has this source (the active or the newest one), and its number, or that of a new one.
 
-    Words of another author are another major version: grants were given for those that people looked at.
+    A script by another author is a new major version: grants were given for code that people have read.
     """
     versions = [] if is_major else [each for each in (active, latest) if each is not None and each.source == source]
     if versions:
@@ -139,7 +139,7 @@ def next_number(latest: ScriptVersion | None, *, is_major: bool) -> tuple[int, i
 
 
 def _zone_problems(timezone: str) -> list[Problem]:
-    """The zone is kept with the workflow: a later script may have a schedule, even if this one has none."""
+    """Check the zone even if there is no schedule: it is kept with the workflow, for later scripts."""
     try:
         zone(timezone)
     except ScheduleError as error:
@@ -148,36 +148,34 @@ def _zone_problems(timezone: str) -> list[Problem]:
 
 
 def taken(workflow: Workflow) -> NameTaken:
-    """A script that would replace another one, and the caller did not say so."""
-    message = f"there is a workflow {workflow.name!r} already ({workflow.id}), whose script is another one"
-    hint = (
-        f"say that it is meant (`workflow={workflow.name!r}`, in a shell `--workflow`), or give the script another name"
-    )
+    """Refuse a script that would replace another one without being told to."""
+    message = f"the workflow {workflow.name!r} ({workflow.id}) already exists, with another script"
+    hint = f"to replace it, name it (`workflow={workflow.name!r}`, in a shell `--workflow`), or rename the script"
     return NameTaken(workflow.name, message, hint)
 
 
 def not_new(workflow: Workflow) -> NameTaken:
-    """A script that was to be a new workflow, and has the name of one."""
-    message = f"there is a workflow {workflow.name!r} already ({workflow.id}), and this was to be a new one"
+    """Refuse a script for a new workflow whose name is in use."""
+    message = f"the workflow {workflow.name!r} ({workflow.id}) already exists, but a new one was asked for"
     return NameTaken(workflow.name, message, "give the script another name, or archive that workflow first")
 
 
 def has_settings(name: str) -> NameTaken:
-    """A new script with a name for which `open(policies=...)` has settings, and the caller did not name it."""
-    message = f"this runtime has settings for a workflow {name!r} (`policies`), and nobody said that this is the one"
-    hint = f"say that it is meant (`workflow={name!r}`, in a shell `--new --workflow`), or give the script another name"
+    """Refuse a new script whose name has settings in `open(policies=...)`, unless the caller names it."""
+    message = f"this runtime has settings for a workflow {name!r} (`policies`), but the call does not name it"
+    hint = f"to use them, name it (`workflow={name!r}`, in a shell `--new --workflow`), or rename the script"
     return NameTaken(name, message, hint)
 
 
 def other_name(name: str, workflow: str) -> DeployRefused:
-    """A script for one workflow that bears the name of another."""
-    message = f"the script is named {name!r} and is to be deployed as workflow {workflow!r}"
+    """Refuse a script for one workflow that has the name of another."""
+    message = f"the script is named {name!r}, but is deployed as workflow {workflow!r}"
     hint = "give it the name of its workflow, or deploy it without naming one"
     return DeployRefused([Problem(code=Code.NAME_DIFFERS, message=message, hint=hint)], 1)
 
 
 def _placed(problem: Problem, places: Mapping[str, Place]) -> Problem:
-    """With the place of the handler that it speaks of, or of its schedule; else of the beginning."""
+    """Add the place of the problem's handler, or of its schedule; else the beginning of the script."""
     if problem.place is not None:
         return problem
     handler = problem.handler or ""
@@ -200,7 +198,7 @@ def _schedule_problems(declaration: Declaration, timezone: str, policy: Policy, 
 
 
 def _name_problems(declaration: Declaration) -> list[Problem]:
-    """A handler's name is the key of its state: it has one, and shares it with no handler of another kind."""
+    """Check that each handler has a name of its own, also among other kinds: it is the key of its state."""
     seen: dict[str, str] = {}
     problems: list[Problem] = []
     for group in ("producers", "consumers", "jobs"):
@@ -209,7 +207,7 @@ def _name_problems(declaration: Declaration) -> list[Problem]:
                 message, hint = f"a handler in `{group}` has no name", "give it one: its state is kept under it"
                 problems.append(Problem(code=Code.HANDLER_NAME, message=message, hint=hint, handler=group))
             if name in seen:
-                message = f"{group}.{name} has the name of {seen[name]}.{name}"
+                message = f"{group}.{name} has the same name as {seen[name]}.{name}"
                 hint = "rename one of them: a handler's state is kept under its name"
                 problems.append(Problem(code=Code.HANDLER_NAME, message=message, hint=hint, handler=f"{group}.{name}"))
             seen.setdefault(name, group)
@@ -223,11 +221,9 @@ def _unknown_methods(inspection: Inspection, methods: Collection[str]) -> list[P
             continue
         connector = use.name.partition(".")[0]
         others = sorted(each for each in methods if each.startswith(f"{connector}.")) or sorted(methods)
-        there = ", ".join(f"`ctx.{each}`" for each in others[:10]) or "none: this runtime has no connectors"
-        message, hint = (
-            f"`ctx.{use.name}` does not exist here",
-            f"{near(use.name, others, problems)}use what there is: {there}",
-        )
+        there = ", ".join(f"`ctx.{each}`" for each in others[:10])
+        message = f"`ctx.{use.name}` does not exist here"
+        hint = f"{near(use.name, others, problems)}use one of {there}" if there else "this runtime has no connectors"
         problems.append(
             Problem(code=Code.METHOD_UNKNOWN, message=message, hint=hint, place=use.place, handler=use.handler)
         )
@@ -240,7 +236,7 @@ def _line(problem: Problem) -> str:
 
 
 def version_number(text: str) -> tuple[int, int]:
-    """`"1.2"` as numbers. Raises `Rejected`."""
+    """Parse `"1.2"`. Raises `Rejected`."""
     major, dot, minor = text.partition(".")
     if not (dot and major.isdecimal() and minor.isdecimal()):
         raise Rejected(Reason.VERSION_NOT_FOUND, f"{text!r} is not a version; write major.minor, as in 1.2.")

@@ -1,4 +1,4 @@
-"""The types of all methods of a catalog: parameters written out, each struct of the connectors once, by name."""
+"""TypeScript types of a catalog's methods: parameters written out, each struct of the connectors once, by name."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -10,7 +10,7 @@ from keep_actors.text.schema_text import identifiers, type_of
 
 
 class CatalogTypes:
-    """`prefix` is written before the name of a struct, except inside other structs."""
+    """The types of one catalog. `prefix` is written before the name of a struct, except inside other structs."""
 
     def __init__(self, catalog: Catalog, prefix: str = "") -> None:
         methods = list(catalog.methods.values())
@@ -22,24 +22,24 @@ class CatalogTypes:
         self._prefix = prefix
 
     def structs(self) -> Iterator[tuple[str, str, str]]:
-        """Name, type and description of what the methods speak of."""
+        """Name, type and description of each struct that the methods use."""
         params = {schema["$ref"] for schema, _ in self._schemas.values()}
         for name, schema in self._components.items():
             if name not in params:
                 yield self._names[name], type_of(schema, self._names.__getitem__), str(schema.get("description", ""))
 
     def is_needed(self, method: Method) -> bool:
-        """Whether it cannot be called without parameters."""
+        """Return True if a call must pass parameters."""
         return bool(self._params(method).get("required"))
 
     def params(self, method: Method, *, with_subkey: bool = False) -> str:
-        """The one object that a script passes."""
+        """The type of the object that a script passes."""
         schema = self._params(method)
         more = {"subkey": {"type": "string"}} if with_subkey else {}
         return type_of({**schema, "properties": {**schema.get("properties", {}), **more}}, self._global)
 
     def result(self, method: Method) -> str:
-        """What the script gets."""
+        """The type of the result."""
         return type_of(self._schemas[method.full_name][1], self._global)
 
     def _params(self, method: Method) -> dict[str, Any]:

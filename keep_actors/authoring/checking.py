@@ -1,4 +1,4 @@
-"""Everything that a deployment would find wrong with scripts, without one, and what looks wrong beside."""
+"""Check scripts as a deployment would, without deploying them."""
 
 from collections.abc import Iterable, Sequence
 
@@ -15,23 +15,24 @@ from keep_sandbox.declaration import Problem
 
 
 class Checked(msgspec.Struct, frozen=True):
-    """What was found in one script."""
+    """The result for one script."""
 
     name: str
-    """That of its workflow, if it has one."""
+    """The name of its workflow; empty if it has none."""
     uses: list[str]
     """The connector methods that it names."""
     problems: list[Problem]
     """The first of them, in the order of the script."""
     count: int
+    """The number of all problems."""
     warnings: list[Problem] = []
-    """What looks wrong and may be right: no deployment is refused for it."""
+    """Code that is probably wrong, but may be right; no reason to refuse a deployment."""
 
 
 async def check_scripts(
     sources: Sequence[str], connectors: Iterable[Connector] | None = None, sandbox: PoolMode = "jailed"
 ) -> list[Checked]:
-    """Check each. Without `connectors` their methods are not checked, and are judged by their verbs."""
+    """Check each script. Without `connectors`, methods are not checked to exist, and are judged by their verbs."""
     kinds = Catalog(connectors).kinds() if connectors is not None else None
     found: list[Checked] = []
     async with SandboxPool.open(mode=sandbox, limits=limits_for(sandbox)) as pool:

@@ -1,6 +1,6 @@
-"""What a script is and what each part of it may use, in words for a model. Pure.
+"""The rules of scripts, as text for a language model that writes or repairs one. Pure.
 
-Said once, for who writes a script and for who repairs one; what is allowed is asked of the gate that enforces it.
+The calls that each part may make come from the gate that enforces them.
 """
 
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ from keep_actors.run.gate import Ask, ScriptPhase, refusal
 SHAPE: Final[Mapping[ScriptPhase, str]] = {
     ScriptPhase.PRODUCER: (
         "`producers: {name: async (ctx, state) => ...}`, or `{schedule, publishes, handler}`. "
-        "Runs by the clock. Returns its next state; nothing returned keeps the last one, `null` replaces it."
+        "Runs on a schedule. Returns its next state; returning nothing keeps the last one, `null` replaces it."
     ),
     ScriptPhase.PREPARE: (
         "`async prepare(ctx, state)` of a consumer. Looks at pending events and chooses. Returns `{reservations: "
@@ -20,19 +20,19 @@ SHAPE: Final[Mapping[ScriptPhase, str]] = {
     ),
     ScriptPhase.MUTATE: (
         "`async mutate(ctx, prepared)` of a consumer; `prepared` is what `prepare` returned. At most one mutation, as "
-        "the last thing it does: the script ends there and nothing after it runs, no `catch` and no `finally`."
+        "the last thing it does: the script ends there, and nothing after it runs, no `catch`, no `finally`."
     ),
     ScriptPhase.NEXT: (
         "`async next(ctx, prepared, mutationResult)` of a consumer. mutationResult is `{status: 'applied', result}`, "
         "`{status: 'skipped', reason}` or `{status: 'none'}`. Returns the consumer's next state."
     ),
     ScriptPhase.JOB: (
-        "`jobs: {name: async (ctx, state) => ...}`, or `{schedule, publishes, handler}`. Runs by the clock. "
+        "`jobs: {name: async (ctx, state) => ...}`, or `{schedule, publishes, handler}`. Runs on a schedule. "
         "Returns its next state."
     ),
     ScriptPhase.ITEM: (
-        "`fn` in `await ctx.withItem(id, title, fn)` of a job. `ctx.item.isDone` says whether the item was finished "
-        "before. A mutation returns its result. Scopes do not nest; await each, with `for … of` and not `forEach`."
+        "`fn` in `await ctx.withItem(id, title, fn)` of a job. `ctx.item.isDone` is true if the item was finished "
+        "before. A mutation returns its result. Items do not nest; await each, with `for … of` and not `forEach`."
     ),
 }
 CALLS: Final[Mapping[Ask, str]] = {
@@ -52,14 +52,14 @@ _SCRIPT: Final = """\
 
 One ES module, `export default Keep.workflow({name, topics, producers, consumers, jobs})`; a consumer is \
 `Keep.consumer({subscribe, publishes, orderingKey, prepare, mutate, next})`. There are no imports, timers, network, \
-`eval` or shared top-level variables. The world is reached through `ctx` alone; a connector's method takes one object: \
+`eval` or shared top-level variables. Only `ctx` reaches anything outside; a connector's method takes one object: \
 `await ctx.<connector>.<method>({...})`. Values are JSON: no Date, Map, class instance, NaN or BigInt. A script cannot \
-catch the error of a tool. What a part may not use ends the run:
+catch the error of such a call. A call that a part may not make ends the run:
 """
 
 
 def contract(policy: Policy) -> str:
-    """The section that every model is given."""
+    """The section that is part of every prompt."""
     stages = "".join(f"- {stage}: {SHAPE[stage]} May use: {_allowed(stage, policy)}.\n" for stage in ScriptPhase)
     return f"{_SCRIPT}\n{stages}"
 

@@ -1,6 +1,6 @@
-"""TypeScript declarations for scripts: `ctx` phase by phase, `Keep`, the connectors' methods. Pure.
+"""TypeScript declarations for scripts: `ctx` of each phase, `Keep`, the connectors' methods. Pure.
 
-What a phase may use is asked of the gate, so that an editor offers what will be allowed.
+The gate says what a phase may use, so that an editor offers only what is allowed.
 """
 
 from collections.abc import Iterator, Mapping
@@ -12,12 +12,12 @@ from keep_actors.policy import Policy
 from keep_actors.run.gate import Ask, ScriptPhase, refusal
 
 _CONTEXTS: Final[Mapping[ScriptPhase, tuple[str, str]]] = {
-    ScriptPhase.PRODUCER: ("ProducerContext", "What a producer may use: it reads and publishes."),
-    ScriptPhase.PREPARE: ("PrepareContext", "What `prepare` may use: it looks, and changes nothing."),
-    ScriptPhase.MUTATE: ("MutateContext", "What `mutate` may use: one mutation, as the last thing it does."),
-    ScriptPhase.NEXT: ("NextContext", "What `next` may use: it publishes."),
-    ScriptPhase.JOB: ("JobContext", "What a job may use. It changes the outside only inside `withItem`."),
-    ScriptPhase.ITEM: ("ItemContext", "What the function of an item may use. Each mutation is made once for the item."),
+    ScriptPhase.PRODUCER: ("ProducerContext", "`ctx` of a producer, which reads and publishes."),
+    ScriptPhase.PREPARE: ("PrepareContext", "`ctx` of `prepare`, which reads and changes nothing."),
+    ScriptPhase.MUTATE: ("MutateContext", "`ctx` of `mutate`, which makes one mutation as the last thing it does."),
+    ScriptPhase.NEXT: ("NextContext", "`ctx` of `next`, which publishes."),
+    ScriptPhase.JOB: ("JobContext", "`ctx` of a job, which makes mutations only inside `withItem`."),
+    ScriptPhase.ITEM: ("ItemContext", "`ctx` of an item's function. Each mutation is made once for the item."),
 }
 assert set(_CONTEXTS) == set(ScriptPhase), "every stage has its context"
 
@@ -27,7 +27,7 @@ _HEAD: Final = """\
 """
 
 _KEEP: Final = """\
-  /** When a producer or a job runs. */
+  /** The schedule of a producer or a job. */
   type Schedule = {
     /** `"30s"`, `"5m"`, `"1h"`, `"1d"`: at deploy, then counted from the end of the last run. */
     interval: `${number}s` | `${number}m` | `${number}h` | `${number}d`;
@@ -38,7 +38,7 @@ _KEEP: Final = """\
     interval?: never;
   };
 
-  /** An event, whatever became of it. */
+  /** An event of any status. */
   interface StoredEvent {
     readonly messageId: string;
     readonly title: string;
@@ -57,27 +57,27 @@ _KEEP: Final = """\
 
   /** An event to publish. */
   interface NewEvent {
-    /** Names the event in its topic for ever: take the id that the thing has outside. Without it, always a new one. */
+    /** Identifies the event in its topic forever: use the id in the outside system. Without it, a new one each time. */
     messageId?: string;
-    /** What a person reads. */
+    /** Words for people. */
     title: string;
     /** Small JSON. */
     payload?: any;
   }
 
-  /** What `prepare` returns. */
+  /** The result of `prepare`. */
   interface PrepareResult<Topic extends string = string> {
-    /** Exactly the events that this run is about; empty for "nothing to do now". */
+    /** Exactly the events of this run; empty for "nothing to do now". */
     reservations: readonly { topic: Topic; ids: readonly string[] }[];
     /** JSON: all that `mutate` and `next` will need. */
     data?: any;
-    /** What is about to be done, in words for a person. */
+    /** The planned action, in words for people. */
     ui?: { title?: string };
-    /** When to be woken if no event comes: `date.toISOString()`. */
+    /** The time to run again if no event comes: `date.toISOString()`. */
     wakeAt?: string;
   }
 
-  /** What `mutate` and `next` are given: what `prepare` returned. Typed as if something was reserved. */
+  /** The result of `prepare`, as `mutate` and `next` get it. Typed as if an event was reserved. */
   interface Prepared<Result = PrepareResult> {
     readonly reservations: readonly { topic: string; ids: readonly string[] }[];
     readonly data: DataOf<Result>;
@@ -91,7 +91,7 @@ _KEEP: Final = """\
   type Exactly<Topic extends string, Result> =
     PrepareResult<Topic> & { [Name in Exclude<keyof Result, keyof PrepareResult>]?: never };
 
-  /** What became of the call. */
+  /** The outcome of the call. */
   type MutationResult =
     | { readonly status: "applied"; readonly result: any }
     | { readonly status: "none" }
@@ -109,7 +109,7 @@ _KEEP: Final = """\
     peek(topic: Topic, options?: { limit?: number; after?: number }): Promise<PendingEvent[]>;
   }
   interface GettingByIds<Topic extends string = string> {
-    /** These events, in this order, whatever became of them; an unknown id is left out. */
+    /** These events, in this order, of any status; unknown ids are left out. */
     getByIds(topic: Topic, ids: readonly string[]): Promise<StoredEvent[]>;
   }
   interface Publishing<Topic extends string = string> {
@@ -117,7 +117,7 @@ _KEEP: Final = """\
     publish(topic: Topic, event: NewEvent): Promise<string>;
   }
   interface OpeningItems<Topic extends string = string> {
-    /** Opens an item, calls the function, returns what it returns: await it. `id` is for ever, `title` for people. */
+    /** Opens an item, calls the function, returns its result: await it. `id` is forever, `title` for people. */
     withItem<Result>(
       id: string, title: string, fn: (ctx: ItemContext<Topic>) => Result | Promise<Result>,
     ): Promise<Result>;
@@ -136,7 +136,7 @@ _FUNCTIONS: Final = """\
         handler(ctx: Context, state: any): unknown;
       };
 
-  /** What `Keep.consumer` returns. */
+  /** The result of `Keep.consumer`. */
   interface Consumer<Topic extends string = string> {
     readonly subscribe: readonly Topic[];
     readonly prepare: Function;
@@ -150,13 +150,13 @@ _FUNCTIONS: Final = """\
     subscribe: readonly Topic[];
     /** The topics it may publish to; without it, all that are declared. */
     publishes?: readonly Published[];
-    /** Where in a payload the thing is whose events are dealt with in order: `"customer.id"`. */
+    /** The path in a payload of the key whose events are handled in order: `"customer.id"`. */
     orderingKey?: string;
-    /** Looks, decides, and changes nothing. */
+    /** Reads, decides, and changes nothing. */
     prepare(ctx: PrepareContext<Topic>, state: any): Result | Promise<Result>;
     /** Changes one thing outside, or nothing. The call is the last thing it does. */
     mutate?(ctx: MutateContext, prepared: Prepared<Result>): unknown;
-    /** Publishes what follows, and returns the next state; nothing keeps the last one, `null` is a state. */
+    /** Publishes what follows and returns the next state; returning nothing keeps the last one, `null` is a state. */
     next?(
       ctx: NextContext<NoInfer<Published>>,
       prepared: Prepared<Result>,
@@ -213,8 +213,8 @@ def declarations(catalog: Catalog, policy: Policy | None = None) -> str:
         *(_context(stage, policy) for stage in ScriptPhase),
         _FUNCTIONS,
         _structs(types),
-        _namespaces("Reads", "Methods that look.", _of(catalog, Ask.READ), types),
-        _namespaces("ReadsById", "Methods that look at one thing by its id.", _of(catalog, Ask.READ_BY_ID), types),
+        _namespaces("Reads", "Methods that read.", _of(catalog, Ask.READ), types),
+        _namespaces("ReadsById", "Methods that read one thing by its id.", _of(catalog, Ask.READ_BY_ID), types),
         _namespaces("Mutations", "In `mutate`: the script ends with the call.", _of(catalog, Ask.MUTATION), types),
         _namespaces("ItemMutations", "In an item: they return their result.", _of(catalog, Ask.MUTATION), types),
         "}\n",
@@ -224,7 +224,7 @@ def declarations(catalog: Catalog, policy: Policy | None = None) -> str:
 
 
 def _of(catalog: Catalog, ask: Ask) -> list[Method]:
-    """The methods that a script asks for in this way."""
+    """The methods of this kind."""
     found: dict[Ask, list[Method]] = {}
     for method in catalog.methods.values():
         is_read = Ask.READ_BY_ID if method.by_id else Ask.READ
@@ -251,7 +251,7 @@ def _namespaces(name: str, says: str, methods: list[Method], types: CatalogTypes
         for method in own:
             lines += _doc(method, "      ")
             params = types.params(method, with_subkey=name == "ItemMutations")
-            # After a mutation in `mutate` there is no script any more.
+            # A mutation in `mutate` ends the script.
             result = "never" if name == "Mutations" else types.result(method)
             lines.append(
                 f"      {method.name}(params{'' if types.is_needed(method) else '?'}: {params}): Promise<{result}>;"

@@ -1,7 +1,7 @@
-"""What a model is told that writes a script: the whole contract, an example, and the connectors. Pure.
+"""The prompt for a language model that writes a script: the rules, an example, and the connectors. Pure.
 
-The text is `writing.md`; the words that a repair needs too are in `contract.py`. Numbers come from the code that
-enforces them.
+The text is `writing.md`; the part that a repair needs too is in `contract.py`. Numbers come from the code that enforces
+them.
 """
 
 from importlib.resources import files
@@ -40,7 +40,7 @@ def writing_prompt(catalog: Catalog, policy: Policy | None = None, task: str = "
 
 
 def example() -> str:
-    """A whole script, as models are shown it. The tests deploy and run it."""
+    """The example script of the prompt. The tests deploy and run it."""
     return _text("example.js")
 
 
@@ -49,10 +49,10 @@ def _text(name: str) -> str:
 
 
 def _filled(text: str, **values: object) -> str:
-    """Only what is named is filled in: the text is full of JavaScript's own braces."""
+    """Fill in `<<name>>`. Not `str.format`: the text is full of JavaScript's braces."""
     for name, value in values.items():
         before, mark, after = text.partition(f"<<{name}>>")
-        assert mark, f"the text says nothing of {name}"
+        assert mark, f"the text has no <<{name}>>"
         text = f"{before}{value}{after}"
     return text
 

@@ -1,7 +1,7 @@
-"""The Python side of `ctx.gmail.send({...})`: how a connector is written, and how the host calls it.
+"""Connectors: the Python side of `ctx.gmail.send({...})`.
 
-Derive from `Connector`, decorate typed async methods with `read` and `mutation`, and raise the errors below. The
-host makes a `Catalog` and asks its `Method`s; it never gets an exception for an outcome.
+To write one, derive from `Connector`, decorate typed async methods with `read` and `mutation`, and raise the errors
+below. The host makes a `Catalog` and calls its `Method`s, which return every outcome as a value.
 """
 
 from keep_actors.connectors.calls import MutationCall, ReadCall
@@ -40,7 +40,7 @@ from keep_actors.connectors.outcomes import (
 from keep_actors.connectors.params import Params
 
 MutationOutcome = CallOutcome
-"""The earlier name of `CallOutcome`, which the storage uses for another thing."""
+"""Earlier name of `CallOutcome`; the storage has another `MutationOutcome`."""
 
 __all__ = [
     "Answer",

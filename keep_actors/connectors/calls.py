@@ -1,4 +1,4 @@
-"""What the host tells a connector about the call in hand, and the meter on which the connector reports its cost."""
+"""The current call, as a connector sees it: its ids, its parameters, and a meter for its cost."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -9,7 +9,7 @@ from keep_storage.model import Mutation
 
 
 class _Meter:
-    """The one thing about a call that changes."""
+    """The cost of a call, its only mutable part."""
 
     __slots__ = ("micros",)
 
@@ -19,42 +19,42 @@ class _Meter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadCall:
-    """One read, on behalf of one run."""
+    """One read, for one run."""
 
     workflow_id: str
     run_id: str
     _meter: _Meter = field(default_factory=_Meter, init=False, repr=False, compare=False)
 
     def report_cost(self, micros: int) -> None:
-        """Add to what this call cost, in millionths of the host's currency."""
+        """Add to the cost of this call, in millionths of the host's currency."""
         _add(self._meter, micros)
 
     @property
     def cost_micros(self) -> int:
-        """What was reported so far, whatever became of the call."""
+        """The cost reported so far, even if the call failed."""
         return self._meter.micros
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MutationCall:
-    """One mutation of the ledger. A later attempt has the same ids, key and parameters."""
+    """One mutation of the ledger. A second attempt has the same ids, key and parameters."""
 
     idempotency_key: str
-    """The same for every attempt, different for every mutation. Leave it where `reconcile` can find it."""
+    """The same for all attempts of a mutation, and unique to it. Store it where `reconcile` can find it."""
     workflow_id: str
     run_id: str
     mutation_id: str
     params: Mapping[str, Any]
     """The validated parameters, by their Python names: `Params.values`."""
     sent_at: Millis | None
-    """When the call was started, or None if it was not."""
+    """The time when the call was started, or None if it was not."""
     attempt: int
-    """How often the call was started, this one included."""
+    """The number of times the call was started, including this one."""
     _meter: _Meter = field(default_factory=_Meter, init=False, repr=False, compare=False)
 
     @classmethod
     def of(cls, mutation: Mutation, params: Mapping[str, Any]) -> "MutationCall":
-        """The call that a line of the ledger is about."""
+        """The call of a mutation in the ledger."""
         return cls(
             idempotency_key=mutation.idempotency_key,
             workflow_id=mutation.workflow_id,
@@ -66,12 +66,12 @@ class MutationCall:
         )
 
     def report_cost(self, micros: int) -> None:
-        """Add to what this call cost, in millionths of the host's currency."""
+        """Add to the cost of this call, in millionths of the host's currency."""
         _add(self._meter, micros)
 
     @property
     def cost_micros(self) -> int:
-        """What was reported so far, whatever became of the call."""
+        """The cost reported so far, even if the call failed."""
         return self._meter.micros
 
 

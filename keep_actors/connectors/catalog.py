@@ -14,7 +14,7 @@ from keep_sandbox.invocation import MethodKind
 
 
 class Catalog:
-    """Fixed once it is made. Refuses two connectors of one name."""
+    """The connectors of a host, immutable. Refuses two connectors of one name."""
 
     def __init__(self, connectors: Iterable[Connector]) -> None:
         by_name: dict[str, Connector] = {}
@@ -25,13 +25,13 @@ class Catalog:
             for definition in connector.__definitions__.values():
                 methods[definition.full_name] = Method.of(connector, definition)
         self.connectors = tuple(by_name.values())
-        """In the order given: the order to open them in, and to close them against."""
+        """In the given order, in which they are opened; they are closed in reverse."""
         self.methods: Mapping[str, Method] = MappingProxyType(methods)
         """By full name: `sheets.appendRow`."""
 
     @asynccontextmanager
     async def opened(self) -> AsyncIterator[None]:
-        """Open them all, and at the end close them, the last first. Raises `ConnectorNotOpened`, which says which."""
+        """Open all connectors, and close them at the end in reverse. Raises `ConnectorNotOpened`."""
         async with AsyncExitStack() as stack:
             for connector in self.connectors:
                 with attempt() as tried:
@@ -43,24 +43,24 @@ class Catalog:
             yield
 
     def get(self, full_name: str) -> Method | None:
-        """The method that a script calls by this name, if there is one."""
+        """The method of this full name, if there is one."""
         return self.methods.get(full_name)
 
     def kinds(self) -> dict[str, MethodKind]:
-        """What `SandboxPool.inspect` wants to know."""
+        """The kinds of all methods, for `SandboxPool.inspect`."""
         return {full_name: method.kind for full_name, method in self.methods.items()}
 
     def capabilities(self) -> dict[str, dict[str, MethodKind]]:
-        """What `Capabilities.connectors` takes, for a script that may have everything."""
+        """All methods, for `Capabilities.connectors` of a script that may use every one."""
         namespaces: dict[str, dict[str, MethodKind]] = {connector.name: {} for connector in self.connectors}
         for method in self.methods.values():
             namespaces[method.connector][method.name] = method.kind
         return namespaces
 
     def for_looking(self, *, call_reads: bool = True) -> "Catalog":
-        """The same methods by name and type, without any code that changes something: for a dry run.
+        """A catalog for a dry run: the same names and types, but mutations have no connector behind them.
 
-        Their mutations do not know their connector. Without `call_reads` the reads do not either.
+        Without `call_reads` the reads have none either.
         """
         looking = Catalog(())
         looking.connectors = self.connectors
@@ -90,5 +90,5 @@ def _refuse_unusable(connector: object, taken: Mapping[str, Connector]) -> None:
         raise ConnectorDefinitionError(kind, "has no method for scripts; decorate one with @read or @mutation")
     if connector.name in taken:
         other = type(taken[connector.name]).__name__
-        what = f"is named {connector.name!r}, and so is another connector here ({other}); derive a class and rename it"
+        what = f"has the name {connector.name!r} of another connector ({other}); derive a class and rename it"
         raise ConnectorDefinitionError(kind, what)

@@ -1,4 +1,4 @@
-"""The class to derive from. A class that cannot work is refused when it is defined, not when a script calls it."""
+"""The base class of connectors. A class that cannot work is refused when it is defined, not when a script calls it."""
 
 from collections.abc import Mapping
 from typing import Any, ClassVar
@@ -7,9 +7,9 @@ from keep_actors.connectors.definition import Definition, define
 
 
 class Connector:
-    """One outside service. A subclass has a `name`, its namespace in `ctx`, and methods that are decorated.
+    """One outside service. A subclass has a `name`, its namespace in `ctx`, and decorated methods.
 
-    Its `__init__` is its own. The host awaits `open` before the first call and `close` after the last.
+    Its `__init__` may take any arguments. The host awaits `open` before the first call and `close` after the last.
     """
 
     name: ClassVar[str]
@@ -20,7 +20,7 @@ class Connector:
         cls.__definitions__ = define(cls)
 
     async def open(self) -> None:
-        """Connect, authenticate, warm up. What it raises keeps the host from starting."""
+        """Connect, authenticate, warm up. If it raises, the host does not start."""
 
     async def close(self) -> None:
-        """Give back what `open` took."""
+        """Release what `open` acquired."""

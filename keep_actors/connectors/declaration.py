@@ -1,6 +1,6 @@
-"""The decorators of a connector's methods. They only note what was said: the class checks it when it is complete.
+"""The decorators of a connector's methods. They only store their options; the class checks them when it is complete.
 
-A decorated method is still an ordinary method of its instance and can be awaited as such.
+A decorated method can still be awaited as an ordinary method of its instance.
 """
 
 from collections.abc import Callable, Coroutine, Sequence
@@ -28,7 +28,7 @@ Function: TypeAlias = Callable[Concatenate[Any, P], Coroutine[Any, Any, R]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """What was said in the parentheses of a decorator."""
+    """The options of a decorator."""
 
     kind: MethodKind
     name: str | None
@@ -43,7 +43,7 @@ class Options:
 
 
 class Declared(Generic[P, R]):
-    """A method that scripts can call, as it stands in its class."""
+    """A method that scripts can call, in its class."""
 
     def __init__(self, function: Function[P, R], options: Options) -> None:
         self.function = function
@@ -57,21 +57,21 @@ class Declared(Generic[P, R]):
     @overload
     def __get__(self, instance: object, owner: type) -> Callable[P, Coroutine[Any, Any, R]]: ...
     def __get__(self, instance: object, owner: type) -> Any:
-        """The connector's own code calls it as if it were not decorated."""
+        """Return the plain method, so that the connector's own code can call it."""
         return self if instance is None else self.function.__get__(instance, owner)
 
 
 class DeclaredMutation(Declared[P, R]):
-    """A mutation, which may be given a way to look for its effect and a way to compare what it was asked to do."""
+    """A mutation, which may have a method to look for its effect and one to compare payloads."""
 
     def reconcile(self, function: ReconcilerT) -> ReconcilerT:
-        """Decorates the method that finds out whether the effect is there."""
+        """Decorate the method that finds out if the effect is there."""
         self._refuse_second("reconcile", function, self.reconciler)
         self.reconciler = function
         return function
 
     def compare_payload(self, function: ComparerT) -> ComparerT:
-        """Decorates the method that says how much two payloads for the same target differ."""
+        """Decorate the method that says how much two payloads for the same target differ."""
         self._refuse_second("compare_payload", function, self.comparer)
         self.comparer = function
         return function
@@ -81,8 +81,8 @@ class DeclaredMutation(Declared[P, R]):
         if given is not None:
             raise ConnectorDefinitionError(where, f"has two {what} methods; keep one")
         if getattr(function, "__name__", "") == getattr(self.function, "__name__", None):
-            # As with a property's setter. Here it would put the second function in the place of the mutation.
-            raise ConnectorDefinitionError(where, f"its {what} method has the same name; give it one of its own")
+            # A property's setter may have the same name; here the second function would replace the mutation.
+            raise ConnectorDefinitionError(where, f"its {what} method has the same name; give it another")
 
 
 @overload
@@ -106,7 +106,7 @@ def read(
     risk: Risk = "low",
     timeout_ms: int | None = None,
 ) -> Declared[P, R] | Callable[[Function[P, R]], Declared[P, R]]:
-    """Decorates a method that looks and changes nothing. `by_id`: it looks at one thing whose id the script has."""
+    """Decorate a method that reads and changes nothing. `by_id`: it reads one thing whose id the script has."""
     options = Options(kind="read", name=name, by_id=by_id, permission=permission, risk=risk, timeout_ms=timeout_ms)
 
     def declare(function: Function[P, R]) -> Declared[P, R]:
@@ -142,12 +142,12 @@ def mutation(
     check_hint: str = "",
     check_url: CheckUrl | None = None,
 ) -> DeclaredMutation[P, R] | Callable[[Function[P, R]], DeclaredMutation[P, R]]:
-    """Decorates a method that changes something outside.
+    """Decorate a method that changes something outside.
 
-    `identity` names the parameters that say what is changed; the rest is payload. Where none is declared, an item has
-    one such call, or one for each `subkey`: another with other words is a mismatch, which asks a person.
-    `settle_ms` is how long after a call its effect may still be invisible to `reconcile`. `check_hint` and
-    `check_url` tell a person how to look.
+    `identity` names the parameters that identify the target; the others are payload. Without it an item has one such
+    call, or one for each `subkey`: a second call with another payload is a mismatch, and a person is asked.
+    `settle_ms`: the time after a call in which its effect may still be invisible to `reconcile`. `check_hint` and
+    `check_url` tell a person how to check the outcome.
     """
     options = Options(
         kind="mutation",

@@ -1,4 +1,4 @@
-"""What the host knows about a method before it is called, checked when the class of its connector is defined."""
+"""The definition of a connector's method, checked when the class of the connector is defined."""
 
 import inspect
 import typing
@@ -23,19 +23,19 @@ class Definition:
 
     connector: str
     name: str
-    """As scripts call it."""
+    """The name that scripts use."""
     kind: MethodKind
     by_id: bool
     permission: str
     risk: Risk
     timeout_ms: int | None
-    """What the author asks for. None: as the host's policy says."""
+    """The author's choice. None: the host's policy decides."""
     settle_ms: int
     description: str
     check_hint: str
     check_url: CheckUrl | None
     identity: tuple[str, ...]
-    """The Python names of the parameters that say what is changed."""
+    """The Python names of the parameters that identify the target."""
     signature: Signature
     function: Callable[..., Any]
     reconciler: Reconciler | None
@@ -48,7 +48,7 @@ class Definition:
 
     @property
     def reconcilable(self) -> bool:
-        """Whether the connector can find out what became of a call."""
+        """True if the connector can find out the outcome of a call."""
         return self.reconciler is not None
 
     def params_schema(self) -> dict[str, Any]:
@@ -56,7 +56,7 @@ class Definition:
         return msgspec.json.schema(self.signature.params_type)
 
     def result_schema(self) -> dict[str, Any]:
-        """JSON Schema of what it gets back."""
+        """JSON Schema of the result."""
         return msgspec.json.schema(self.signature.result_type)
 
 
@@ -65,7 +65,7 @@ def define(cls: type) -> dict[str, Definition]:
     declared = _declared(cls)
     name = getattr(cls, "name", None)
     if name is None and not declared:
-        return {}  # a class for others to derive from
+        return {}  # a base class
     if not isinstance(name, str):
         raise ConnectorDefinitionError(cls.__name__, 'has no name; write `name = "sheets"` for `ctx.sheets`')
     if problem := problem_with_namespace(name):
@@ -90,7 +90,7 @@ def _declared(cls: type) -> dict[str, Declared[Any, Any]]:
             if isinstance(value, Declared):
                 found[attribute] = value
             elif attribute in found:
-                what = f"replaces a {found[attribute].options.kind} by something else; decorate it too, or rename it"
+                what = f"replaces a {found[attribute].options.kind}, but is not decorated; decorate it, or rename it"
                 raise ConnectorDefinitionError(f"{owner.__name__}.{attribute}", what)
     return found
 
@@ -98,7 +98,7 @@ def _declared(cls: type) -> dict[str, Declared[Any, Any]]:
 def _check_lifecycle(cls: type, declared: Mapping[str, object]) -> None:
     for attribute in ("name", *LIFECYCLE):
         if attribute in declared:
-            what = f'is a connector\'s own; rename the method and decorate it with `name="{attribute}"`'
+            what = f'is reserved; rename the method and decorate it with `name="{attribute}"`'
             raise ConnectorDefinitionError(f"{cls.__name__}.{attribute}", what)
     for attribute in LIFECYCLE:
         if not inspect.iscoroutinefunction(getattr(cls, attribute)):
@@ -144,19 +144,19 @@ def _define(where: str, connector: str, attribute: str, declared: Declared[Any, 
 def _check_options(where: str, options: Options) -> None:
     risks = typing.get_args(Risk)
     if options.risk not in risks:
-        raise ConnectorDefinitionError(where, f"risk is {options.risk!r}; it is one of {', '.join(risks)}")
+        raise ConnectorDefinitionError(where, f"risk is {options.risk!r}; it must be one of {', '.join(risks)}")
     if options.permission == "":
         raise ConnectorDefinitionError(where, "permission is empty; leave it out for the method's own name")
     if options.timeout_ms is not None and options.timeout_ms <= 0:
-        raise ConnectorDefinitionError(where, f"timeout_ms is {options.timeout_ms}; it is more than 0, or None")
+        raise ConnectorDefinitionError(where, f"timeout_ms is {options.timeout_ms}; it must be > 0, or None")
     if options.settle_ms < 0:
-        raise ConnectorDefinitionError(where, f"settle_ms is {options.settle_ms}; it is 0 or more")
+        raise ConnectorDefinitionError(where, f"settle_ms is {options.settle_ms}; it must be >= 0")
     if isinstance(options.check_url, str) and not is_web_address(options.check_url):
-        raise ConnectorDefinitionError(where, f"check_url is {options.check_url!r}; it starts with https://")
+        raise ConnectorDefinitionError(where, f"check_url is {options.check_url!r}; it must start with https://")
 
 
 def is_web_address(url: object) -> bool:
-    """A person will click on it: nothing but a page can be behind it."""
+    """Return True for a http or https address: a person may click on it."""
     return isinstance(url, str) and url.startswith(("https://", "http://"))
 
 
@@ -165,10 +165,10 @@ def _identity(where: str, options: Options, signature: Signature) -> tuple[str, 
     if options.identity is None:
         return ()
     if isinstance(options.identity, str):
-        raise ConnectorDefinitionError(where, f"identity is a list of names; write `[{options.identity!r}]`")
+        raise ConnectorDefinitionError(where, f"identity must be a list of names; write `[{options.identity!r}]`")
     for each in options.identity:
         if each not in names:
-            what = f"identity names {each!r}, which is no parameter of it; there are: {', '.join(names) or 'none'}"
+            what = f"identity names {each!r}, which is not a parameter; there are: {', '.join(names) or 'none'}"
             raise ConnectorDefinitionError(where, what)
     return tuple(name for name in names if name in options.identity)
 
@@ -177,7 +177,7 @@ def _check_reconciler(where: str, reconciler: Reconciler | None) -> None:
     if reconciler is None:
         return
     if not inspect.iscoroutinefunction(reconciler) or len(inspect.signature(reconciler).parameters) != 2:
-        what = "its reconcile method is `async def …(self, call: MutationCall) -> Applied | NotApplied | Retry`"
+        what = "its reconcile method must be `async def …(self, call: MutationCall) -> Applied | NotApplied | Retry`"
         raise ConnectorDefinitionError(where, what)
 
 
@@ -185,7 +185,7 @@ def _check_comparer(where: str, comparer: Comparer | None, *, has_payload: bool)
     if comparer is None:
         return
     if inspect.iscoroutinefunction(comparer) or len(inspect.signature(comparer).parameters) != 3:
-        raise ConnectorDefinitionError(where, "its compare_payload method is `def …(self, old, new)`, and not async")
+        raise ConnectorDefinitionError(where, "its compare_payload method must be `def …(self, old, new)`, not async")
     if not has_payload:
-        what = "has a compare_payload method and no payload; leave out of `identity` what may change"
+        what = "has a compare_payload method but no payload; remove parameters that may change from `identity`"
         raise ConnectorDefinitionError(where, what)

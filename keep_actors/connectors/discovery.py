@@ -1,4 +1,4 @@
-"""Connectors by name: those that installed distributions offer, and those that a command line points at."""
+"""Find connectors by name: in the entry points of installed distributions, or as `module:name`."""
 
 import inspect
 import sys
@@ -15,7 +15,7 @@ GROUP: Final = "keep_actors.connectors"
 
 
 def discover(names: Iterable[str] | None = None) -> list[Connector]:
-    """The connectors of these entry points, or of all of them by name. Raises `ConnectorLoadError`."""
+    """The connectors of these entry points, or of all. Raises `ConnectorLoadError`."""
     offered: dict[str, list[EntryPoint]] = {}
     for entry_point in entry_points(group=GROUP):
         offered.setdefault(entry_point.name, []).append(entry_point)
@@ -31,7 +31,10 @@ def discover(names: Iterable[str] | None = None) -> list[Connector]:
 
 
 def load(spec: str) -> list[Connector]:
-    """The connectors that `module:name` is, makes or lists. Raises `ConnectorLoadError`."""
+    """The connectors of `module:name`: a connector, its class, a function that makes it, or a list of these.
+
+    Raises `ConnectorLoadError`.
+    """
     module_name, _, path = spec.partition(":")
     if not all(part.isidentifier() for part in (*module_name.split("."), *path.split("."))):
         raise ConnectorLoadError(f"{spec!r} is not of the form module:name, as in my_package.mail:Gmail")
@@ -68,10 +71,10 @@ def _built(found: object, where: str, *, may_call: bool = True) -> list[Connecto
     if not may_call or is_other_class or not callable(found):
         what = "makes" if not may_call else "is"
         raise ConnectorLoadError(
-            f"{where} {what} {found!r}; a connector, its class, a function that makes it or a list"
+            f"{where} {what} {found!r}; expected a connector, its class, a function that makes it or a list"
         )
     if inspect.iscoroutinefunction(found):
-        raise ConnectorLoadError(f"{where} is an async function; make the connector in a plain one, and wait in `open`")
+        raise ConnectorLoadError(f"{where} is an async function; use a plain one, and await in `open`")
     return _built(_called(found, where), where, may_call=False)
 
 
@@ -86,7 +89,7 @@ def _called(make: Callable[[], object], where: str) -> object:
 
 
 def _explain_import(spec: str, module_name: str, error: Exception) -> NoReturn:
-    # The module itself, or a package around it; not something that the module wanted to import.
+    # The module itself or a package around it is missing, not something that the module imports.
     if isinstance(error, ModuleNotFoundError) and f"{module_name}.".startswith(f"{error.name}."):
         what = f"{spec!r}: there is no module {error.name!r}; is it installed, or its folder in PYTHONPATH?"
     else:

@@ -1,7 +1,7 @@
-"""What a connector may raise, and what the host raises about a connector.
+"""Errors that a connector raises, and errors that the host raises about a connector.
 
-A `ConnectorError` that leaves a mutation is a promise: the effect did not happen. Everything else that leaves one,
-`Uncertain` or any other exception, means that nobody knows.
+A mutation that raises a `ConnectorError` promises that the effect did not happen. After `Uncertain`, or any other
+exception, the outcome is unknown.
 """
 
 from typing import Any, ClassVar
@@ -10,14 +10,14 @@ from keep_storage.model import FailureClass
 
 
 class ConnectorDefinitionError(Exception):
-    """A connector class, or a set of connectors, that cannot be used. The text says where and what to do."""
+    """A connector class, or a set of connectors, cannot be used. The message says where and what to do."""
 
     def __init__(self, where: str, what: str) -> None:
         super().__init__(f"{where}: {what}")
 
 
 class ConnectorError(Exception):
-    """The call failed, and it changed nothing. Raise one of the classes below: each says what has to happen next."""
+    """The call failed and changed nothing. Raise one of the subclasses: each decides what happens next."""
 
     failure_class: ClassVar[FailureClass] = FailureClass.INTERNAL
     retry_after_ms: int | None = None
@@ -25,12 +25,12 @@ class ConnectorError(Exception):
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         if cls.failure_class is FailureClass.INDETERMINATE:
-            what = "promises that nothing happened, and cannot be indeterminate; raise Uncertain instead"
+            what = "promises that nothing happened, so it cannot be indeterminate; raise Uncertain instead"
             raise ConnectorDefinitionError(cls.__name__, what)
 
 
 class Transient(ConnectorError):
-    """It may work later: the service is down, overloaded or limits the rate."""
+    """The call may work later: the service is down, overloaded or limits the rate."""
 
     failure_class = FailureClass.TRANSIENT
 
@@ -46,35 +46,35 @@ class AuthRequired(ConnectorError):
 
 
 class PermissionDenied(ConnectorError):
-    """The credentials are good, and not allowed to do this. A person has to grant it."""
+    """The credentials are valid, but not allowed to do this. A person has to grant it."""
 
     failure_class = FailureClass.PERMISSION
 
 
 class PreconditionFailed(ConnectorError):
-    """The outside world is not as the call assumes: the sheet is gone, the account is closed. A person decides."""
+    """The outside is not as the call assumes: the sheet is gone, the account is closed. A person decides."""
 
     failure_class = FailureClass.PRECONDITION
 
 
 class InvalidCall(ConnectorError):
-    """The script asked for something that makes no sense. The script is to be repaired."""
+    """The script asked for something that makes no sense. The script has to be repaired."""
 
     failure_class = FailureClass.LOGIC
 
 
 class ConnectorBug(ConnectorError):
-    """The connector is at fault and knows it."""
+    """The connector has a bug, and detected it."""
 
     failure_class = FailureClass.INTERNAL
 
 
 class Uncertain(Exception):
-    """The effect may have happened, or not: nobody knows. Only a mutation has a reason to raise it."""
+    """The effect may have happened or not. Only mutations raise it."""
 
 
 class ParamsError(Exception):
-    """What the script passed does not fit the method. `path` is in the script's words: `values[2]`, or empty."""
+    """The parameters do not fit the method. `path` is as in the script: `values[2]`, or empty."""
 
     failure_class: ClassVar[FailureClass] = FailureClass.LOGIC
 
@@ -86,8 +86,8 @@ class ParamsError(Exception):
 
 
 class ConnectorLoadError(Exception):
-    """A connector that was asked for by name could not be had. The text says which and why."""
+    """A connector could not be loaded by name. The message says which and why."""
 
 
 class ConnectorNotOpened(Exception):
-    """A connector's `open` failed, so the runtime did not start. The cause is what it raised."""
+    """A connector's `open` failed, so the runtime did not start. `__cause__` is the error."""

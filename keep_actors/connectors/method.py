@@ -1,7 +1,7 @@
-"""A method of a connector instance, as the host calls it. Every call ends in one of the closed sets of outcomes.
+"""A method of a connector instance, as the host calls it. Each call returns one of a closed set of outcomes.
 
-Never guesses: of a mutation that did not return a good result, only the connector's own promise says that nothing
-happened. What raises here is a cancellation, or a fault of the host.
+Never guesses: a mutation without a valid result counts as not happened only if the connector promises it. Only
+cancellation and faults of the host are raised.
 """
 
 import logging
@@ -40,7 +40,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Method(Definition):
-    """What the host knows about a method, and the ways to use it."""
+    """A method with its definition, bound to an instance."""
 
     instance: Connector
 
@@ -51,11 +51,11 @@ class Method(Definition):
         return cls(**known, instance=instance)
 
     def decode_params(self, json_text: Json) -> Params:
-        """What the script passed, validated. Raises `ParamsError`."""
+        """Validate the parameters of a script. Raises `ParamsError`."""
         return self.signature.decode_params(self.full_name, json_text)
 
     async def read(self, params: Params, call: ReadCall, timeout_ms: int) -> ReadOutcome:
-        """Look."""
+        """Make a read."""
         assert self.kind == "read", f"{self.full_name} is a mutation: it has to be in the ledger first"
         match await carry_out(self._work(params, call), timeout_ms):
             case Returned(value=json_text):
@@ -70,7 +70,7 @@ class Method(Definition):
                 return Failed(FailureClass.INTERNAL, self._surprise(error))
 
     async def mutate(self, params: Params, call: MutationCall, timeout_ms: int) -> CallOutcome:
-        """Act. The ledger says `in_flight` before this is called, and learns the outcome after."""
+        """Make a mutation. The ledger must say `in_flight` before this is called, and gets the outcome after."""
         assert self.kind == "mutation", f"{self.full_name} is a read"
         match await carry_out(self._work(params, call), timeout_ms):
             case Returned(value=json_text):
@@ -85,16 +85,16 @@ class Method(Definition):
                 return Unknown(self._surprise(error))
 
     async def reconcile(self, call: MutationCall, timeout_ms: int, waited_ms: int = 0) -> Verdict:
-        """Find out what became of a call. The result of `Applied` is JSON text here.
+        """Find out the outcome of a call. The result of `Applied` is JSON text here.
 
-        `waited_ms` is how long ago the call's deadline was, or its end if it came later; less than nothing before.
-        Until `settle_ms` of that have passed, the absence of an effect proves nothing, and is `TooEarly`.
+        `waited_ms`: the time since the call's deadline, or since its end if that came later; negative before. Until it
+        reaches `settle_ms`, a missing effect proves nothing, and is `TooEarly`.
         """
         reconciler = self.reconciler
         assert reconciler is not None, f"{self.full_name} cannot be reconciled"
         match await carry_out(self._look(reconciler, call), timeout_ms):
             case Returned(value=NotApplied()) if waited_ms < self.settle_ms:
-                return TooEarly("not found, which means nothing yet", self.settle_ms - waited_ms)
+                return TooEarly("not found, but it is too early to tell", self.settle_ms - waited_ms)
             case Returned(value=verdict):
                 return verdict
             case TimedOut():
@@ -105,11 +105,11 @@ class Method(Definition):
                 return Retry(self._surprise(error))
 
     def identity_of(self, params: Params) -> Json:
-        """What is changed, as canonical JSON: the same target has the same text."""
+        """The target of a call as canonical JSON: the same target has the same text."""
         return self._canonical(params.values, self.identity)
 
     def compare_payload(self, old_params_json: Json, new_params_json: Json) -> Similarity:
-        """How much two calls for the same target differ in what they do to it."""
+        """Compare the payloads of two calls for the same target."""
         try:
             old, new = self.decode_params(old_params_json), self.decode_params(new_params_json)
         except ParamsError:
@@ -137,7 +137,7 @@ class Method(Definition):
                 return "significant"
 
     def check_url_of(self, call: MutationCall) -> str | None:
-        """Where a person can look whether it happened, if the connector knows."""
+        """The page where a person can check if it happened, if the connector knows one."""
         url: object = None
         with attempt() as tried:
             url = self.check_url(call) if callable(self.check_url) else self.check_url
@@ -146,7 +146,7 @@ class Method(Definition):
         return url if isinstance(url, str) and is_web_address(url) else None
 
     def _work(self, params: Params, call: ReadCall | MutationCall) -> Callable[[], Awaitable[Json]]:
-        # Decoded again: what the connector does to its arguments is not seen by who looks at them later.
+        # Decoded again, so that a connector that changes its arguments does not change `params`.
         arguments = {**self.decode_params(params.json_text).values}
         if self.signature.takes_call:
             arguments[CALL] = call
@@ -175,8 +175,8 @@ class Method(Definition):
         return msgspec.json.encode(given, order="sorted").decode()
 
     def _surprise(self, error: Exception) -> str:
-        """Not foreseen by the author of the connector, who will want the traceback."""
-        logger.warning("%s failed in a way it does not declare", self.full_name, exc_info=error)
+        """Log an unexpected error with its traceback, for the author of the connector."""
+        logger.warning("%s raised an undeclared error", self.full_name, exc_info=error)
         return _raised(error)
 
 
@@ -189,7 +189,7 @@ def _raised(error: Exception) -> str:
 
 
 def _words(error: Exception) -> str:
-    """The author's own. An error without words, or that cannot say them, is at least named."""
+    """The message of an error; its type if it has no message, or `str` fails."""
     words = ""
     with attempt():
         words = cut(str(error))

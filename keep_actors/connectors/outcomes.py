@@ -1,4 +1,4 @@
-"""How a call of a connector ended: three closed sets, one for each thing that is asked of a method."""
+"""Outcomes of a connector's calls: three closed sets, for reads, mutations and reconciliation."""
 
 from typing import Any, TypeAlias
 
@@ -14,7 +14,7 @@ class Answer(msgspec.Struct, frozen=True):
 
 
 class Failed(msgspec.Struct, frozen=True):
-    """The read did not succeed."""
+    """The read failed."""
 
     cls: FailureClass
     message: str
@@ -25,7 +25,7 @@ ReadOutcome: TypeAlias = Answer | Failed
 
 
 class Happened(msgspec.Struct, frozen=True):
-    """The effect is there, and this is its result."""
+    """The effect happened; this is its result."""
 
     json_text: Json
 
@@ -39,7 +39,7 @@ class DidNotHappen(msgspec.Struct, frozen=True):
 
 
 class Unknown(msgspec.Struct, frozen=True):
-    """There may be an effect, or none."""
+    """The effect may have happened or not."""
 
     message: str
 
@@ -51,11 +51,11 @@ class Applied(msgspec.Struct, frozen=True):
     """Reconciliation found the effect."""
 
     result: Any = None
-    """From the connector: what the mutation would have returned. From `Method.reconcile`: its JSON text."""
+    """From the connector: the result that the mutation would have returned. From `Method.reconcile`: its JSON text."""
 
 
 class NotApplied(msgspec.Struct, frozen=True):
-    """Reconciliation is sure that there is no effect, and that none will come."""
+    """Reconciliation is sure that the effect did not happen, and will not."""
 
 
 class Retry(msgspec.Struct, frozen=True):
@@ -66,7 +66,7 @@ class Retry(msgspec.Struct, frozen=True):
 
 
 class TooEarly(Retry, frozen=True):
-    """Reconciliation found nothing, too early for that to prove anything. It will prove something then."""
+    """Reconciliation found no effect, but too early to be sure. Ask again after `retry_after_ms`."""
 
 
 Verdict: TypeAlias = Applied | NotApplied | Retry

@@ -1,4 +1,4 @@
-"""Parameters as a script passed them and as a connector gets them, and what to say when they do not fit."""
+"""Parameters as a script passes them and as a connector gets them, and messages for those that do not fit."""
 
 import re
 from collections.abc import Mapping
@@ -20,16 +20,16 @@ UNKNOWN_FIELD: Final = "is not a known field"
 
 @dataclass(frozen=True, slots=True)
 class Params:
-    """Parameters that fit their method."""
+    """Validated parameters of a method."""
 
     json_text: Json
-    """As the script passed them."""
+    """The text that the script passed."""
     values: Mapping[str, Any]
     """By their Python names, defaults filled in."""
 
 
 def misfit(text: str) -> tuple[str, str]:
-    """Where and why, in JavaScript's words, from what msgspec said: `$.values[2]` is `values[2]`, `str` is string."""
+    """Translate an error of msgspec to a path and a message in JavaScript's terms: `values[2]`, `string`."""
     place = _PLACE.search(text)
     path = ""
     if place:

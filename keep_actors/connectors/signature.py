@@ -1,6 +1,6 @@
-"""What a method takes and returns, read from its Python signature: the struct that validates it, and its schema.
+"""Parameters and result of a method, read from its Python signature: a struct that validates them, and its schema.
 
-Anything that is not fully typed, or that JSON cannot carry, is refused here, when the class is defined.
+A signature that is not fully typed, or has types that are not JSON, is refused when the class is defined.
 """
 
 import inspect
@@ -21,14 +21,14 @@ from keep_storage.model import Json
 
 CALL: Final = "call"
 SUBKEY: Final = "subkey"
-"""Taken out by the host before the parameters of a mutation are looked at."""
+"""Removed by the host before the parameters of a mutation are validated."""
 _CALL_TYPES: Final[Mapping[MethodKind, type]] = {"read": ReadCall, "mutation": MutationCall}
-# What msgspec raises for a value or a type that it cannot handle.
+# Raised by msgspec for a value or a type that it cannot handle.
 _UNFIT: Final = (TypeError, ValueError, OverflowError, RecursionError)
 
 
 class ResultMismatch(Exception):
-    """What the connector returned is not what it says it returns. `path` is where: `rows[2].id`, or empty."""
+    """The result of a connector does not fit its declared type. `path` is `rows[2].id`, or empty."""
 
     def __init__(self, words: str, path: str = "", message: str = "") -> None:
         super().__init__(words)
@@ -38,7 +38,7 @@ class ResultMismatch(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """What goes in and what comes out."""
+    """The types of a method's parameters and result."""
 
     params_type: type[msgspec.Struct]
     javascript_names: Mapping[str, str]
@@ -48,12 +48,12 @@ class Signature:
 
     @property
     def names(self) -> list[str]:
-        """The parameters as a script names them, in the order of the signature."""
+        """The JavaScript names of the parameters, in the order of the signature."""
         return list(self.javascript_names.values())
 
     def decode_params(self, method: str, json_text: Json) -> Params:
-        """Raises `ParamsError`."""
-        # A script chose them, and everybody else waits while they are read.
+        """Validate parameters. Raises `ParamsError`."""
+        # Decoding blocks the event loop, and a script chose the text.
         if slow := slow_to_decode(json_text.encode(errors="replace")):
             raise ParamsError(method, "", slow)
         try:
@@ -68,9 +68,9 @@ class Signature:
         return Params(json_text, {name: getattr(decoded, name) for name in self.javascript_names})
 
     def result_text(self, value: object) -> Json:
-        """Raises `ResultMismatch`. What the annotation does not mention is left out."""
+        """Encode a result, without fields that the annotation does not have. Raises `ResultMismatch`."""
         try:
-            # Through JSON, and not by `convert`: that takes an instance of the right struct at its word.
+            # Through JSON instead of `convert`, which does not check the fields of an instance of the right struct.
             decoded = msgspec.json.decode(msgspec.json.encode(value), type=self.result_type)
             return msgspec.json.encode(decoded).decode()
         except msgspec.ValidationError as error:
@@ -82,10 +82,10 @@ class Signature:
 
 
 def read_signature(where: str, title: str, kind: MethodKind, function: Callable[..., Any]) -> Signature:
-    """What this function of a class says about itself. `where` is for the error, `title` for the schema."""
+    """Read the signature of a method. `where` is for errors, `title` for the schema."""
     parameters = list(inspect.signature(function).parameters.values())
     if not parameters or parameters[0].name != "self":
-        raise ConnectorDefinitionError(where, "the first parameter of a method is `self`")
+        raise ConnectorDefinitionError(where, "the first parameter must be `self`")
     hints = _hints(where, function)
     fields: list[tuple[str, Any] | tuple[str, Any, Any]] = []
     names: dict[str, str] = {}
@@ -135,7 +135,7 @@ def _is_the_call(where: str, kind: MethodKind, name: str, annotation: Any) -> bo
     if name == CALL and annotation is expected:
         return True
     if name == CALL:
-        what = f"parameter 'call' is the host's: annotate it {expected.__name__} (this is a {kind}), or rename it"
+        what = f"parameter 'call' is reserved: annotate it {expected.__name__} (this is a {kind}), or rename it"
         raise ConnectorDefinitionError(where, what)
     if annotation in _CALL_TYPES.values():
         raise ConnectorDefinitionError(where, f"parameter {name!r} is a {annotation.__name__}; name it `call`")
@@ -145,7 +145,7 @@ def _is_the_call(where: str, kind: MethodKind, name: str, annotation: Any) -> bo
 def _javascript_name(where: str, kind: MethodKind, name: str, taken: Mapping[str, str]) -> str:
     spelled = camel_case(name)
     if kind == "mutation" and spelled == SUBKEY:
-        what = f"parameter {name!r} is the host's: scripts tell two equal mutations apart by it; choose another name"
+        what = f"parameter {name!r} is reserved: scripts tell two equal mutations apart by it; choose another name"
         raise ConnectorDefinitionError(where, what)
     if problem := problem_with_parameter(spelled, name):
         raise ConnectorDefinitionError(where, f"parameter name {problem}; choose another")
@@ -162,7 +162,7 @@ def _check_type(where: str, what: str, annotation: Any) -> None:
         msgspec.json.schema(annotation)
     except (TypeError, NameError) as error:
         reason = str(error).splitlines()[-1]
-        raise ConnectorDefinitionError(where, f"{what} cannot be carried as JSON: {reason}") from error
+        raise ConnectorDefinitionError(where, f"{what} cannot be JSON: {reason}") from error
 
 
 def _check_default(where: str, parameter: inspect.Parameter, annotation: Any) -> None:

@@ -238,7 +238,7 @@ def test_a_script_that_could_not_be_deployed_is_shown_as_check_shows_it(shell: S
     [
         (["shipping.js", "--against", "3.1"], 1, "has no version 3.1; there are: 1.0"),
         (["shipping.js", "--producer", "sweep"], 1, "is a job, and jobs are not dry-run"),
-        (["shipping.js", "--grant", "x"], 2, "no method asks for the permission 'x'"),
+        (["shipping.js", "--grant", "x"], 2, "no method needs the permission 'x'"),
         (["shipping.js", "--limit", "0"], 2, "0 is not in the range"),
         (["gone.js"], 2, "does not exist"),
     ],

@@ -203,11 +203,11 @@ def test_every_field_is_explained(word: str) -> None:
     [
         '`schedule: {interval: "30s"}` (s, m, h, d; at least 1s) runs at deploy',
         "runs at its next time in the workflow's time zone, which is UTC unless it is deployed with another; never at ",
-        "Await every one, with `for … of`",
+        "Await each item, with `for … of`",
         "A second call of the same method in one item needs a parameter `subkey",
         '`{status: "skipped", reason}`',
         "returning nothing keeps it, `null` replaces it",
-        "gives these events whatever became of them: look at `status`",
+        "gives these events in any status: look at `status`",
     ],
 )
 def test_a_writer_is_told_what_runs_when_and_what_is_waited_for(said: str) -> None:

@@ -38,7 +38,7 @@ def tsc() -> str:
 
 
 def compiled(tsc: str, folder: Path, catalog: Catalog, *scripts: str) -> list[str]:
-    """What it says about these scripts, each error with its details."""
+    """The output for these scripts, each error with its details."""
     (folder / "keep.d.ts").write_text(declarations(catalog), "utf-8")
     names = [f"script{number}.js" for number in range(len(scripts))]
     for name, script in zip(names, scripts, strict=True):

@@ -33,7 +33,7 @@ def test_a_file_with_the_name_of_a_workflow_does_not_replace_it(shell: Open) -> 
     shell.keep("deploy", shell.write("ours"), "--accept")
     for words in ((), ("--accept",), ("--major",), ("--new",), ("--new", "--workflow", "ours")):
         said = shell.refused("deploy", shell.theirs("ours"), *words, code=1)
-        assert "there is a workflow 'ours' already" in said
+        assert "the workflow 'ours' (" in said
         assert "[name-taken]" in said
     assert "`--workflow`" in shell.refused("deploy", shell.theirs("ours"), code=1)
     assert shell.version("ours") == "1.0"
@@ -58,7 +58,7 @@ def test_a_workflow_that_is_named_is_there(shell: Open) -> None:
     assert "There is no workflow 'nobody'" in shell.refused(
         "deploy", shell.write("nobody"), "--workflow", "nobody", code=1
     )
-    assert "the script is named 'nobody' and is to be deployed as workflow 'first'" in shell.refused(
+    assert "the script is named 'nobody', but is deployed as workflow 'first'" in shell.refused(
         "deploy", shell.write("nobody"), "--workflow", "first", code=1
     )
 
@@ -72,7 +72,7 @@ def test_who_runs_a_changed_file_says_whose_script_it_replaces(tmp_path_factory:
     for words in ((), ("--workflow", "two"), ("--workflow", "nobody")):
         said = shell.refused(*changed, *words, code=1)
         assert "one-theirs.js: the script has 1 problem(s)" in said
-        assert "there is a workflow 'one' already" in said
+        assert "the workflow 'one' (" in said
         assert "`--workflow`" in said
     assert [shell.version(each) for each in ("one", "two")] == ["1.0", "1.0"]
     shell.keep(*changed, "--workflow", "one", "--workflow", "two")

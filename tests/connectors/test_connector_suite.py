@@ -37,7 +37,7 @@ class Shelf(Connector):
 
     @read
     async def look(self) -> list[str]:
-        """What is there."""
+        """The contents."""
         return list(self.notes.values())
 
     @mutation(identity=["page"])
@@ -74,7 +74,7 @@ class Unaided(Connector):
 
     @mutation
     async def add(self, page: str, text: str) -> None:
-        """Nobody can find out, and nobody is told where to look."""
+        """Cannot be reconciled, and has no hint for a person."""
 
 
 class Linkless(Connector):

@@ -198,7 +198,7 @@ async def test_a_connector_that_needs_no_lifecycle_can_be_opened_and_closed() ->
 @pytest.mark.parametrize(
     ("connectors", "text"),
     [
-        ([Sheets(), Sheets()], "Sheets: is named 'sheets', and so is another connector here (Sheets)"),
+        ([Sheets(), Sheets()], "Sheets: has the name 'sheets' of another connector (Sheets)"),
         ([Sheets], "Sheets: is a class; pass an instance: `Sheets(…)`"),
         (["sheets"], "'sheets': is not a connector; derive its class from Connector"),
         ([Connector()], "Connector: has no method for scripts"),

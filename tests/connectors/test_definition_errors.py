@@ -36,7 +36,7 @@ REFUSED = {
     ),
     "no self": (
         "@read\nasync def rows(limit: int) -> int: ...",
-        "Sheets.rows: the first parameter of a method is `self`",
+        "Sheets.rows: the first parameter must be `self`",
     ),
     "a method that is not async": (
         "@read\ndef rows(self) -> int: ...",
@@ -52,11 +52,11 @@ REFUSED = {
     ),
     "a parameter that JSON cannot carry": (
         "@read\nasync def rows(self, session: Session) -> int: ...",
-        "Sheets.rows: parameter 'session' cannot be carried as JSON: type",
+        "Sheets.rows: parameter 'session' cannot be JSON: type",
     ),
     "a result that JSON cannot carry": (
         "@read\nasync def rows(self) -> list[Session]: ...",
-        "Sheets.rows: the result cannot be carried as JSON: type",
+        "Sheets.rows: the result cannot be JSON: type",
     ),
     "a default of another type": (
         "@read\nasync def rows(self, limit: int = None) -> int: ...",
@@ -80,15 +80,15 @@ REFUSED = {
     ),
     "the call of a mutation in a read": (
         "@read\nasync def rows(self, call: MutationCall) -> int: ...",
-        "Sheets.rows: parameter 'call' is the host's: annotate it ReadCall (this is a read), or rename it",
+        "Sheets.rows: parameter 'call' is reserved: annotate it ReadCall (this is a read), or rename it",
     ),
     "the call of a read in a mutation": (
         "@mutation\nasync def send(self, call: ReadCall) -> int: ...",
-        "Sheets.send: parameter 'call' is the host's: annotate it MutationCall (this is a mutation), or rename it",
+        "Sheets.send: parameter 'call' is reserved: annotate it MutationCall (this is a mutation), or rename it",
     ),
     "a call that is the script's": (
         "@read\nasync def rows(self, call: str) -> int: ...",
-        "Sheets.rows: parameter 'call' is the host's",
+        "Sheets.rows: parameter 'call' is reserved",
     ),
     "a call by another name": (
         "@read\nasync def rows(self, context: ReadCall) -> int: ...",
@@ -96,7 +96,7 @@ REFUSED = {
     ),
     "the subkey of a mutation": (
         "@mutation\nasync def send(self, subkey: str) -> int: ...",
-        "Sheets.send: parameter 'subkey' is the host's: scripts tell two equal mutations apart by it",
+        "Sheets.send: parameter 'subkey' is reserved: scripts tell two equal mutations apart by it",
     ),
     "two methods with one name": (
         "@read\nasync def get_row(self) -> int: ...\n@read\nasync def getRow(self) -> int: ...",
@@ -112,7 +112,7 @@ REFUSED = {
     ),
     "a method name that JavaScript looks for": (
         "@mutation\nasync def then(self) -> int: ...",
-        "Sheets.then: 'then' means something to JavaScript itself; rename it, or write `@mutation(name=\"…\")`",
+        "Sheets.then: 'then' has a special meaning in JavaScript; rename it, or write `@mutation(name=\"…\")`",
     ),
     "a private method": (
         "@read\nasync def _rows(self) -> int: ...",
@@ -120,7 +120,7 @@ REFUSED = {
     ),
     "a method in the place of the lifecycle": (
         "@mutation\nasync def open(self) -> int: ...",
-        'Sheets.open: is a connector\'s own; rename the method and decorate it with `name="open"`',
+        'Sheets.open: is reserved; rename the method and decorate it with `name="open"`',
     ),
     "a lifecycle that is not async": (
         "def close(self) -> None: ...",
@@ -128,7 +128,7 @@ REFUSED = {
     ),
     "a risk that does not exist": (
         "@read(risk='extreme')\nasync def rows(self) -> int: ...",
-        "Sheets.rows: risk is 'extreme'; it is one of low, medium, high",
+        "Sheets.rows: risk is 'extreme'; it must be one of low, medium, high",
     ),
     "an empty permission": (
         "@read(permission='')\nasync def rows(self) -> int: ...",
@@ -136,31 +136,31 @@ REFUSED = {
     ),
     "no time at all": (
         "@read(timeout_ms=0)\nasync def rows(self) -> int: ...",
-        "Sheets.rows: timeout_ms is 0; it is more than 0, or None",
+        "Sheets.rows: timeout_ms is 0; it must be > 0, or None",
     ),
     "a time to settle that is negative": (
         "@mutation(settle_ms=-1)\nasync def send(self) -> int: ...",
-        "Sheets.send: settle_ms is -1; it is 0 or more",
+        "Sheets.send: settle_ms is -1; it must be >= 0",
     ),
     "a page to check that is no page": (
         "@mutation(check_url='javascript:alert(1)')\nasync def send(self) -> int: ...",
-        "Sheets.send: check_url is 'javascript:alert(1)'; it starts with https://",
+        "Sheets.send: check_url is 'javascript:alert(1)'; it must start with https://",
     ),
     "an identity that is no parameter": (
         "@mutation(identity=['rowId'])\nasync def send(self, row_id: str, call: MutationCall) -> int: ...",
-        "Sheets.send: identity names 'rowId', which is no parameter of it; there are: row_id",
+        "Sheets.send: identity names 'rowId', which is not a parameter; there are: row_id",
     ),
     "an identity that is one string": (
         "@mutation(identity='row')\nasync def send(self, row: str) -> int: ...",
-        "Sheets.send: identity is a list of names; write `['row']`",
+        "Sheets.send: identity must be a list of names; write `['row']`",
     ),
     "a reconcile method that is not async": (
         APPEND + "@append.reconcile\ndef find(self, call): ...",
-        "Sheets.append: its reconcile method is `async def …(self, call: MutationCall)",
+        "Sheets.append: its reconcile method must be `async def …(self, call: MutationCall)",
     ),
     "a reconcile method that wants more": (
         APPEND + "@append.reconcile\nasync def find(self, call, row): ...",
-        "Sheets.append: its reconcile method is `async def …(self, call: MutationCall)",
+        "Sheets.append: its reconcile method must be `async def …(self, call: MutationCall)",
     ),
     "two reconcile methods": (
         APPEND + "@append.reconcile\nasync def a(self, call): ...\n@append.reconcile\nasync def b(self, call): ...",
@@ -168,16 +168,16 @@ REFUSED = {
     ),
     "a reconcile method with the name of its mutation": (
         APPEND + "@append.reconcile\nasync def append(self, call): ...",
-        "Sheets.append: its reconcile method has the same name; give it one of its own",
+        "Sheets.append: its reconcile method has the same name; give it another",
     ),
     "a comparison that is async": (
         APPEND + "@append.compare_payload\nasync def same(self, old, new): ...",
-        "Sheets.append: its compare_payload method is `def …(self, old, new)`, and not async",
+        "Sheets.append: its compare_payload method must be `def …(self, old, new)`, not async",
     ),
     "a comparison of nothing": (
         '@mutation(identity=["row"])\nasync def send(self, row: str) -> int: ...\n'
         "@send.compare_payload\ndef same(self, old, new): ...",
-        "Sheets.send: has a compare_payload method and no payload; leave out of `identity` what may change",
+        "Sheets.send: has a compare_payload method but no payload; remove parameters that may change from `identity`",
     ),
 }
 
@@ -205,7 +205,7 @@ READ = "@read\nasync def rows(self) -> int: ..."
 def test_a_connector_cannot_take_the_place_of_what_ctx_has_of_its_own(name: str) -> None:
     with pytest.raises(ConnectorDefinitionError) as refused:
         define(READ, f"class Sheets(Connector):\n    name = {name!r}\n")
-    assert str(refused.value) == f"Sheets: name '{name}' is a part of ctx itself; choose another"
+    assert str(refused.value) == f"Sheets: name '{name}' is a member of ctx itself; choose another"
 
 
 @pytest.mark.parametrize("name", ["my-sheets", "my.sheets", "2sheets", "", "größe", "then", "__proto__"])
@@ -221,7 +221,7 @@ def test_a_connector_with_methods_has_a_name() -> None:
 
 def test_a_derived_class_cannot_drop_a_method_by_accident() -> None:
     base = f'class Base(Connector):\n    name = "sheets"\n{indent(READ, "    ")}\n'
-    with pytest.raises(ConnectorDefinitionError, match=r"Sheets\.rows: replaces a read by something else; decorate"):
+    with pytest.raises(ConnectorDefinitionError, match=r"Sheets\.rows: replaces a read, but is not decorated"):
         define("async def rows(self) -> int: ...", f"{base}class Sheets(Base):\n")
 
 

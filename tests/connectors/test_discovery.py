@@ -109,13 +109,13 @@ def test_what_was_not_asked_for_is_not_loaded(install: Install) -> None:
     [
         ("acme:nothing", "cannot be imported: AttributeError: module 'acme' has no attribute 'nothing'"),
         ("nowhere:Mail", "cannot be imported: ModuleNotFoundError: No module named 'nowhere'"),
-        ("acme:number", "is 7; a connector, its class, a function that makes it or a list"),
-        ("acme:Holder", "is <class 'acme.Holder'>; a connector"),
+        ("acme:number", "is 7; expected a connector, its class, a function that makes it or a list"),
+        ("acme:Holder", "is <class 'acme.Holder'>; expected a connector"),
         ("acme:Chat", "cannot be made: TypeError: Chat.__init__() missing 1 required positional argument: 'token'"),
         ("acme:fail", "cannot be made: KeyError: 'CHAT_TOKEN'. It is called without arguments."),
-        ("acme:make_nothing", "makes None; a connector"),
+        ("acme:make_nothing", "makes None; expected a connector"),
         ("acme:make_factory", "makes <function make_chat"),
-        ("acme:make_later", "is an async function; make the connector in a plain one, and wait in `open`"),
+        ("acme:make_later", "is an async function; use a plain one, and await in `open`"),
     ],
 )
 def test_a_bad_entry_point_is_named_with_its_distribution(install: Install, target: str, text: str) -> None:
@@ -161,7 +161,7 @@ def test_a_connector_is_loaded_from_its_module(install: Install, spec: str, expe
         ("acme.mail:Mail", "'acme.mail:Mail': there is no module 'acme.mail'"),
         ("acme:Sheets", "'acme:Sheets': acme has no Sheets; connectors in it: Mail, Chat, chat"),
         ("acme:Holder.mail", "'acme:Holder.mail': acme has no Holder.mail"),
-        ("acme:number", "'acme:number' is 7; a connector, its class, a function that makes it or a list"),
+        ("acme:number", "'acme:number' is 7; expected a connector, its class, a function that makes it or a list"),
         ("acme:Chat", "'acme:Chat' cannot be made: TypeError"),
         ("wants:Mail", "'wants:Mail': wants cannot be imported: ModuleNotFoundError: No module named 'missing'"),
         ("broken:Mail", "'broken:Mail': broken cannot be imported: ZeroDivisionError: division by zero"),

@@ -150,7 +150,7 @@ async def test_an_unforeseen_exception_leaves_its_traceback_in_the_log(caplog: p
     assert caplog.records == []
     await act.mutate(nothing(act), mutation_call(), LONG)
     [record] = caplog.records
-    assert record.getMessage() == "planned.act failed in a way it does not declare"
+    assert record.getMessage() == "planned.act raised an undeclared error"
     assert record.exc_info is not None
 
 
@@ -179,7 +179,7 @@ async def test_not_found_means_nothing_before_the_effect_has_settled() -> None:
     act = planned("actUnseen", returning(NotApplied()))
     for waited_ms, left in ((0, 1000), (999, 1)):
         retry = await act.reconcile(mutation_call(), LONG, waited_ms)
-        assert retry == TooEarly("not found, which means nothing yet", left)
+        assert retry == TooEarly("not found, but it is too early to tell", left)
     assert await act.reconcile(mutation_call(), LONG, waited_ms=1000) == NotApplied()
     # Who does not say how long it has waited has not waited.
     assert isinstance(await act.reconcile(mutation_call(), LONG), Retry)

@@ -328,7 +328,7 @@ async def test_a_script_with_the_name_of_a_workflow_does_not_read_with_its_grant
     async with waiting(path, "a", fake=fake) as box:
         workflow_id = (await box.keep.workflow("flow")).id
     theirs = script(prepare=LOOKS, mutate=ADD)
-    with pytest.raises(DeployRefused, match=r"there is a workflow 'flow' already .* `--workflow`"):
+    with pytest.raises(DeployRefused, match=r"the workflow 'flow' .* already exists.* `--workflow`"):
         await tried(theirs, path, fake, workflow=None)
     assert fake.calls == []
     assert calls(await tried(PLAIN, path, fake, workflow=None)) == [("fake.add", {"text": "a"}, "allowed")]
@@ -364,7 +364,7 @@ async def test_what_cannot_be_dry_run_is_said(tmp_path: Path) -> None:
         await tried(script(name="other", mutate=ADD), path, fake, workflow=None)
     with pytest.raises(DryRunRefused, match="no workflow 'gone', so nothing is pending for it; there are: 'flow'"):
         await tried(PLAIN, path, fake, workflow="gone")
-    with pytest.raises(DeployRefused, match="the script is named 'other' and is to be deployed as workflow 'flow'"):
+    with pytest.raises(DeployRefused, match="the script is named 'other', but is deployed as workflow 'flow'"):
         await tried(script(name="other", mutate=ADD), path, fake)
     with pytest.raises(DeployRefused, match="does not exist here"):
         await tried(PLAIN.replace("hidden(ctx);", "ctx;", 1).replace("c.fake.add", "ctx.fake.ad"), path, fake)

@@ -41,7 +41,7 @@ async def test_a_script_with_the_name_of_a_workflow_does_not_replace_it() -> Non
         await box.keep.deploy(OURS, grants=["fake.add"])
         code, words = await refused(box, THEIRS)
         assert code is Code.NAME_TAKEN
-        assert "there is a workflow 'flow' already" in words
+        assert "already exists, with another script" in words
         assert "`workflow='flow'`" in words
         assert "`--workflow`" in words
         assert "another name" in words
@@ -93,7 +93,7 @@ async def test_new_refuses_a_name_that_there_is_and_takes_one_that_there_is_not(
         assert (await box.keep.deploy(OURS, new=True)).version == "1.0"
         for options in ({}, {"workflow": "flow"}):
             code, words = await refused(box, OURS, new=True, **options)
-            assert (code, "this was to be a new one" in words) == (Code.NAME_TAKEN, True)
+            assert (code, "but a new one was asked for" in words) == (Code.NAME_TAKEN, True)
         assert (await refused(box, script(name="other", producer="return 1;"), workflow="flow", new=True))[0] is (
             Code.NAME_DIFFERS
         )
