@@ -1,7 +1,7 @@
-"""What a workflow may call: its envelope of grants. Pure: what a script needs, what it was given, what is missing.
+"""Permissions of a workflow: those that a script needs, and its envelope of grants. Pure.
 
-A connector's method names a permission. A call outside the envelope is stopped before anything is sent; a repair never
-widens it.
+Each connector method needs a permission. A call outside the envelope is stopped before anything is sent; a repair
+never widens it.
 """
 
 from collections.abc import Iterable, Mapping
@@ -18,7 +18,7 @@ from keep_storage.operations import ClearWorkflowError, GrantPermission, GrantUs
 from keep_storage.transaction import Queries
 
 Accepted = Literal["explicit", "declared", "all"]
-"""What a script is granted without being told by name: nothing, what it names, or every method of every connector."""
+"""Grants without naming them: none, all that the script names, or every method of every connector."""
 
 
 _DAY_MS: Final = 86_400_000
@@ -31,17 +31,17 @@ class Grant(msgspec.Struct, frozen=True):
     policy: Literal["allow", "ask"] = "allow"
     per_run: int | None = None
     per_day: int | None = None
-    """Calls in a run and in a day (UTC) at most."""
+    """Maximum calls in a run and in a day (UTC)."""
 
     def __post_init__(self) -> None:
         if self.policy not in ("allow", "ask"):
-            raise ValueError(f"a grant's policy is 'allow' or 'ask', not {self.policy!r}")
+            raise ValueError(f"a grant's policy must be 'allow' or 'ask', not {self.policy!r}")
         if any(limit is not None and limit < 1 for limit in (self.per_run, self.per_day)):
-            raise ValueError("a grant is for at least one call; to allow none, do not grant it")
+            raise ValueError("a grant must allow at least one call; to allow none, do not grant it")
 
 
 class Needed(msgspec.Struct, frozen=True):
-    """A permission that a script needs, and for what."""
+    """A permission that a script needs, with the methods that need it."""
 
     permission: str
     risk: str
@@ -50,7 +50,7 @@ class Needed(msgspec.Struct, frozen=True):
 
 
 class PermissionsNeeded(Exception):
-    """The script was not deployed: it calls what it has not been granted. `needed` is the list to accept.
+    """The script was not deployed: it needs permissions that it was not granted. `needed` is the list to accept.
 
     Deploy it again with `grants=[...]`, or with `grants="declared"` to accept all that it names.
     """
@@ -78,7 +78,7 @@ class Envelope:
         return permission in self._grants
 
     def asks_first(self, permission: str) -> bool:
-        """Whether a person approves each mutation."""
+        """Return True if a person has to approve each mutation."""
         return self._grants[permission].policy is GrantPolicy.ASK
 
     def limits(self, permission: str) -> GrantLimits:
@@ -86,18 +86,18 @@ class Envelope:
 
 
 def use_of(envelope: Envelope, permission: str, now: Millis) -> GrantUse | None:
-    """What a call that is made now counts against, if its grant has a limit for a day."""
+    """The daily limit that a call made now counts against, if its grant has one."""
     per_day = envelope.limits(permission).per_day if permission in envelope else None
     return None if per_day is None else GrantUse(permission, day_of(now), per_day)
 
 
 def day_of(now: Millis) -> int:
-    """The day that a call counts for, where a grant says how many a day there may be. Days are those of UTC."""
+    """The number of the day (UTC), for daily limits."""
     return now // _DAY_MS
 
 
 def grants_of(q: Queries, version_id: str) -> list[StoredGrant]:
-    """The grants under which a version runs: those of its major number."""
+    """The grants of a version: those of its major number."""
     version = reads.version(q, version_id)
     assert version is not None, "a version is never deleted"
     return reads.grants(q, version.workflow_id, version.major)
@@ -116,7 +116,7 @@ def needed(uses: Iterable[str], catalog: Catalog) -> list[Needed]:
 
 
 def operations_for(workflow_id: str, major: int, grants: Iterable[Grant], by: str) -> tuple[GrantPermission, ...]:
-    """What has to be written for these grants."""
+    """The operations that store these grants."""
     return tuple(
         GrantPermission(
             workflow_id,
@@ -131,22 +131,22 @@ def operations_for(workflow_id: str, major: int, grants: Iterable[Grant], by: st
 
 
 def errors_settled_by(grants: Iterable[GrantPermission]) -> tuple[ClearWorkflowError, ...]:
-    """What these grants settle: an error about one of their permissions, whichever it is when they are written."""
+    """The operations that clear an error about one of these permissions, if there is one when they are applied."""
     return tuple(
         ClearWorkflowError(each.workflow_id, each.by, "a permission was granted", each.permission) for each in grants
     )
 
 
 def check_known(grants: Iterable[Grant], catalog: Catalog) -> None:
-    """Refuse a permission that no method asks for: it is a slip of the pen. Raises `ValueError`."""
+    """Raise `ValueError` for a permission that no method needs: it is a typing error."""
     known = {method.permission for method in catalog.methods.values()}
     for grant in grants:
         if grant.permission not in known:
-            raise ValueError(f"no method asks for the permission {grant.permission!r}; there are {sorted(known)}")
+            raise ValueError(f"no method needs the permission {grant.permission!r}; there are {sorted(known)}")
 
 
 def as_grant(grant: str | Grant) -> Grant:
-    """A permission by its name alone is allowed without limits."""
+    """A name alone is a grant without limits."""
     return Grant(grant) if isinstance(grant, str) else grant
 
 

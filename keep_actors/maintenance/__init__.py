@@ -1,7 +1,7 @@
-"""Who repairs a script after an error of its own: the task, the proposal, what speaks against one, two maintainers.
+"""Repair of scripts that failed with an error of their own: tasks, proposals, their validation, two maintainers.
 
-A maintainer proposes and nothing more. Whether a proposal runs is decided by `problems_of`, by its impact, and by a
-person where that is not `safe`.
+A maintainer only proposes. A proposal runs if `problems_of` finds no problems and its impact is `safe`, or a person
+approves it.
 """
 
 from keep_actors.maintenance.chat import ChatMaintainer

@@ -1,6 +1,6 @@
-"""A model's answer, read strictly. It is untrusted: what is not exactly what was asked for is no proposal.
+"""Parse a model's answer strictly: it is untrusted, and anything but the requested form is not a proposal.
 
-Only the words of the answer decide: a line inside the script never counts as one about it.
+The impact is read from the text around the script only, never from a line inside it.
 """
 
 import re
@@ -11,7 +11,7 @@ from keep_actors.maintenance.task import Impact, Proposal, RepairFailed
 from keep_sandbox.limits import DEFAULT_LIMITS
 
 _LANGUAGES: Final = ("js", "javascript")
-# None of these tries a place twice: a long line of blanks would take minutes.
+# None of these backtracks: otherwise a long line of blanks would take minutes.
 _OPENING: Final = re.compile(r"(`{3,})([^`]*)")
 _CLOSING: Final = re.compile(r"(`{3,})\s*")
 _IMPACT: Final = re.compile("impact", re.IGNORECASE)
@@ -19,7 +19,7 @@ _NOTE_CHARS_MAX: Final = 2_000
 
 
 def proposal_of(answer: str) -> Proposal:
-    """The script in it. Raises `RepairFailed` with what was wrong."""
+    """The proposal in an answer. Raises `RepairFailed` with the reason if there is none."""
     prose, blocks = _parts(answer)
     if not blocks:
         raise RepairFailed("The answer has no ```js block with the script.")
@@ -33,8 +33,8 @@ def proposal_of(answer: str) -> Proposal:
     size, lines = len(source.encode("utf-8", "surrogatepass")), source.count("\n") + 1
     if size > DEFAULT_LIMITS.script_bytes or lines > DEFAULT_LIMITS.script_lines:
         raise RepairFailed(
-            f"The script of the answer has {size} bytes in {lines} lines; "
-            f"{DEFAULT_LIMITS.script_bytes} and {DEFAULT_LIMITS.script_lines} are the most."
+            f"The script of the answer has {size} bytes in {lines} lines; at most "
+            f"{DEFAULT_LIMITS.script_bytes} and {DEFAULT_LIMITS.script_lines} are allowed."
         )
     note = "\n".join(line for line in prose if _said(line) is None).strip()
     return Proposal(source, _impact(prose), legible(note, _NOTE_CHARS_MAX))
@@ -46,7 +46,7 @@ def _parts(answer: str) -> tuple[list[str], list[tuple[str, str]]]:
     blocks: list[tuple[str, str]] = []
     block: list[str] = []
     fence, language = "", ""
-    # Not `splitlines`: it would break a script at characters that are no ends of lines in it.
+    # Not `splitlines`, which also splits at characters that do not end a line of JavaScript.
     for line in answer.split("\n"):
         if not fence:
             if (opening := _OPENING.fullmatch(line)) is None:
@@ -59,17 +59,17 @@ def _parts(answer: str) -> tuple[list[str], list[tuple[str, str]]]:
         else:
             block.append(line)
     if fence:
-        raise RepairFailed("The answer breaks off: its last fenced block has no end.")
+        raise RepairFailed("The answer is incomplete: its last fenced block has no end.")
     return prose, blocks
 
 
 def _impact(prose: list[str]) -> Impact:
-    """What it says, if it says it once and in the words asked for. Anything else is for a person to look at."""
+    """Return "safe" only if the answer says so exactly once; otherwise a person has to look at the proposal."""
     said = [found for line in prose if (found := _said(line)) is not None]
     return "safe" if said == ["safe"] else "potentially_impactful"
 
 
 def _said(line: str) -> str | None:
-    """What a line says about the impact; None if it is about something else."""
+    """The impact that a line states; None if it is about something else."""
     word, colon, rest = line.partition(":")
     return rest.strip() if colon and _IMPACT.fullmatch(word.strip()) is not None else None

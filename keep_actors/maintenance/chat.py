@@ -1,7 +1,7 @@
 """A maintainer that asks a language model, over the OpenAI-compatible chat completions API.
 
-The server and its answer are untrusted: what comes back is a `Proposal` or a `RepairFailed`, never anything else, and
-the API key is in none of them.
+The server and its answer are untrusted: the result is always a `Proposal` or a `RepairFailed`, and never contains the
+API key.
 """
 
 from typing import TYPE_CHECKING, ClassVar, Final
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from keep_actors.outbound.post import HttpReply, Sender
 
 ANSWER_BYTES_MAX: Final = 4 * 1024 * 1024
-"""The largest script, escaped as badly as JSON allows, and a model's thoughts about it."""
+"""Room for the largest script, with every character escaped, and the text around it."""
 _DETAIL_CHARS_MAX: Final = 300
 _KEY_CHARS_MIN: Final = 16
-"""A shorter key is the `none` or `ollama` of a local server, which asks for a key and has none."""
+"""A shorter key is a placeholder for a local server, such as `none` or `ollama`, and not a secret."""
 
 
 class _Message(msgspec.Struct):
@@ -52,8 +52,8 @@ class _Refusal(msgspec.Struct):
 class ChatMaintainer:
     """Asks `model` at `url` (`https://api.example.com/v1`). Needs httpx: `pip install 'keep-actors[maintenance]'`.
 
-    Sends the script and the evidence of its failure to that server. `max_tokens` and `temperature` are left out when
-    None, for models that refuse them. A `client` is used as it is and not closed.
+    Sends the script and the evidence of its failure to that server. `max_tokens` and `temperature` are not sent if
+    None, for models that refuse them. A given `client` is used as it is and not closed.
     """
 
     is_automatic: ClassVar[bool] = True
@@ -70,7 +70,7 @@ class ChatMaintainer:
         client: "httpx.AsyncClient | None" = None,
     ) -> None:
         if timeout_ms <= 0:
-            raise ValueError("timeout_ms is more than 0: it is for the whole answer")
+            raise ValueError("timeout_ms must be > 0; it is for the whole answer")
         self._url = _checked_url(url)
         self._key = _checked_key(api_key)
         self._model = model
@@ -86,7 +86,7 @@ class ChatMaintainer:
         settings = {name: value for name, value in self._settings.items() if value is not None}
         asked = {"model": self._model, "messages": messages_for(task), "stream": False, **settings}
         body = msgspec.json.encode(asked)
-        # What httpx raises holds the request and its key: it ends here, and is not even the cause of what we raise.
+        # An error of httpx holds the request with the key: it is not even the cause of the error raised here.
         match await carry_out(lambda: self._post(body), self._timeout_ms):
             case Returned(value=reply):
                 return self._proposal(reply)
@@ -117,18 +117,18 @@ class ChatMaintainer:
             completion = msgspec.json.decode(body, type=_Completion)
         except msgspec.ValidationError as error:
             why = self._redacted(str(error))
-            raise RepairFailed(f"The answer of {self._url} is no chat completion: {why}") from None
+            raise RepairFailed(f"The answer of {self._url} is not a chat completion: {why}") from None
         except (ValueError, RecursionError):
             raise RepairFailed(f"The answer of {self._url} is not JSON.") from None
         if len(completion.choices) != 1:
             raise RepairFailed(f"The answer of {self._url} has {len(completion.choices)} choices, not one.")
         [choice] = completion.choices
         if choice.finish_reason == "length":
-            raise RepairFailed("The model's answer was cut off at its limit of tokens; raise max_tokens.")
+            raise RepairFailed("The model's answer was cut off at the token limit; raise max_tokens.")
         if choice.finish_reason == "content_filter":
-            raise RepairFailed("The model's answer was held back by a content filter.")
+            raise RepairFailed("A content filter blocked the model's answer.")
         if not choice.message.content:
-            raise RepairFailed("The model answered without a text.")
+            raise RepairFailed("The model's answer has no text.")
         return choice.message.content
 
     def _refused(self, reply: "HttpReply") -> RepairFailed:
@@ -136,8 +136,8 @@ class ChatMaintainer:
         if 300 <= status < 400:
             return RepairFailed(f"{self._url} redirects ({status}), which is not followed; give the final address.")
         if status in (401, 403):
-            # What it says may quote a part of the key.
-            why = "refuses the API key" if self._key is not None else "wants an API key"
+            # The body is not shown: it may quote a part of the key.
+            why = "refuses the API key" if self._key is not None else "requires an API key"
             return RepairFailed(f"{self._url} {why} ({status}).")
         if status == 429:
             wait = reply.retry_after
@@ -146,10 +146,10 @@ class ChatMaintainer:
         why = f": {detail}" if (detail := self._detail(reply)) else "."
         if status >= 500:
             return RepairFailed(f"{self._url} is out of order ({status}){why}", is_transient=True)
-        return RepairFailed(f"{self._url} did not take the request ({status}){why}")
+        return RepairFailed(f"{self._url} refused the request ({status}){why}")
 
     def _detail(self, reply: "HttpReply") -> str:
-        """What an error of the API says, if it is one."""
+        """The message of an API error; empty if the body is not one."""
         if not reply.is_whole or reply.is_encoded:
             return ""
         try:
@@ -159,7 +159,7 @@ class ChatMaintainer:
         return self._redacted(said if isinstance(said, str) else said.message)
 
     def _redacted(self, text: str) -> str:
-        """Words of others: without the key, on one line, and not many."""
+        """Text from outside: without the key, on one line, and cut."""
         clean = text if self._key is None else text.replace(self._key.reveal(), SHOWN)
         return legible(" ".join(clean.split()), _DETAIL_CHARS_MAX)
 
@@ -167,10 +167,10 @@ class ChatMaintainer:
 def _checked_url(url: str) -> str:
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise ValueError("url is the address of the API, such as https://api.example.com/v1")
+        raise ValueError("url must be the address of the API, such as https://api.example.com/v1")
     if parts.username is not None or parts.password is not None or parts.query or parts.fragment:
         # It is written to logs and shown to people.
-        raise ValueError("url has no user, password, query or fragment; a key is given as api_key")
+        raise ValueError("url must not have a user, password, query or fragment; pass a key as api_key")
     return url.rstrip("/")
 
 
@@ -178,11 +178,11 @@ def _checked_key(key: Secret | None) -> Secret | None:
     if key is None:
         return None
     if not isinstance(key, Secret):
-        raise TypeError("api_key is a Secret: write api_key=Secret(...)")
+        raise TypeError("api_key must be a Secret: write api_key=Secret(...)")
     text = key.reveal()
     if not text or not all("!" <= each <= "~" for each in text):
-        # A header that cannot be sent is quoted in the error of whoever tried; often it is a line end from a file.
-        raise ValueError("api_key is empty, or has a character that no key has, such as a space or the end of a line")
+        # Checked here, because an error about an invalid header would quote the key. Often it is a newline from a file.
+        raise ValueError("api_key is empty, or has an invalid character, such as a space or a newline")
     return key
 
 

@@ -1,4 +1,4 @@
-"""Untrusted text, made fit to be shown to a person or a model: legible, bounded, and unable to end its own fence."""
+"""Make untrusted text fit for a person or a model: legible, bounded, and unable to end its own fence."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -7,7 +7,7 @@ FENCE: Final = "````"
 
 
 def legible(text: str, chars_max: int, *, keep: str = "\n\t") -> str:
-    """What it says, with everything invisible spelled out (`\\x1b`, `\\u202e`), and no more than so much of it."""
+    """The text with invisible characters spelled out (`\\x1b`, `\\u202e`), cut to `chars_max`."""
     if text.isprintable() and len(text) <= chars_max:
         return text
     shown = "".join(
@@ -18,11 +18,11 @@ def legible(text: str, chars_max: int, *, keep: str = "\n\t") -> str:
 
 
 def last_lines(lines: Sequence[str], count_max: int, line_chars_max: int) -> str:
-    """The last of them, each on a line of its own."""
+    """The last lines, each made legible."""
     return "\n".join(legible(line, line_chars_max, keep="\t") for line in lines[-count_max:])
 
 
 def fenced(label: str, text: str) -> str:
-    """Between fences, each line with a mark before it: no line of the text can be taken for the end of its fence."""
+    """The text between fences, with a bar before each line: no line can be mistaken for the end of the fence."""
     lines = "".join(f"| {line}\n" for line in text.split("\n"))
     return f"{FENCE}{label}\n{lines}{FENCE}"

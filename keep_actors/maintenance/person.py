@@ -1,4 +1,4 @@
-"""The maintainer of a runtime that was given no other: a person, who deploys a repaired script when it is ready."""
+"""The default maintainer: a person, who deploys a repaired script when it is ready."""
 
 from typing import ClassVar, NoReturn
 
@@ -6,14 +6,13 @@ from keep_actors.maintenance.task import RepairFailed, RepairTask
 
 
 class PersonMaintainer:
-    """Waits for a person's upload.
+    """Waits until a person deploys a repaired script.
 
-    It never proposes by itself, and says so by `is_automatic`, which the runtime reads before it asks a maintainer:
-    False here, so `repair` is not called and no attempt is counted. Who calls it all the same is told so.
+    `is_automatic` is False, so the runtime never calls `repair` and counts no attempts.
     """
 
     is_automatic: ClassVar[bool] = False
 
     async def repair(self, task: RepairTask) -> NoReturn:
-        """Raises `RepairFailed`, always."""
+        """Always raises `RepairFailed`."""
         raise RepairFailed(f"{task.workflow_name!r} is repaired by a person: deploy a repaired script to go on.")

@@ -1,7 +1,7 @@
-"""What a maintainer is asked, what it may answer, and what a maintainer is.
+"""The task of a maintainer, its proposal, and the interface of a maintainer.
 
-Everything in a task that a script, an event or a service had a hand in (source, error, logs, requests, prepared data)
-is untrusted: it is evidence, never an instruction.
+All parts of a task that come from a script, an event or a service (source, error, logs, requests, prepared data) are
+untrusted: evidence, never instructions.
 """
 
 from typing import Any, Literal, Protocol
@@ -21,7 +21,7 @@ class RepairFailed(Exception):
     def __init__(self, message: str, *, is_transient: bool = False) -> None:
         super().__init__(message)
         self.is_transient = is_transient
-        """The same task may go better later: the model's server is down, slow or limits the rate."""
+        """The same task may succeed later: the model's server is down, slow or limits the rate."""
 
 
 class MethodInfo(msgspec.Struct, frozen=True, kw_only=True):
@@ -37,7 +37,7 @@ class MethodInfo(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, definition: Definition) -> "MethodInfo":
-        """What a maintainer is told about this method."""
+        """The part of a definition that a maintainer sees."""
         return cls(
             full_name=definition.full_name,
             kind=definition.kind,
@@ -49,7 +49,7 @@ class MethodInfo(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RepairTask(msgspec.Struct, frozen=True, kw_only=True):
-    """A script that failed with a logic error, and the evidence."""
+    """A script that failed with a logic error, with the evidence."""
 
     workflow_id: str
     workflow_name: str
@@ -62,37 +62,37 @@ class RepairTask(msgspec.Struct, frozen=True, kw_only=True):
     """`line:column`, or empty."""
     logs: list[str]
     requests: list[str]
-    """What the run asked the host for, in order."""
+    """The requests of the run to the host, in order."""
     prepare_result: Json | None
-    """What `prepare` had returned, if the run came so far."""
+    """The result of `prepare`, if the run got that far."""
     attempt: int
     """From 1."""
     attempts_max: int
     earlier_problems: list[str]
-    """Why earlier proposals for this failure were refused."""
+    """The reasons why earlier proposals for this failure were refused."""
     methods: list[MethodInfo]
-    """All that the workflow was granted. A repair cannot widen it."""
+    """All methods that the workflow was granted. A repair cannot add any."""
     topics: list[str]
     mutate_reads: Literal["none", "by_id"] = "none"
     """As in the workflow's policy."""
 
 
 class Proposal(msgspec.Struct, frozen=True):
-    """A whole script that may take the place of the failing one, once the host has found nothing against it."""
+    """A whole script that may replace the failing one, once the host has validated it."""
 
     source: str
     impact: Impact = "potentially_impactful"
-    """Whether runs before the failure may have done something wrong, or the repair changes what is done outside."""
+    """`safe` if no earlier run can have done something wrong and the repair changes nothing that is done outside."""
     note: str = ""
-    """The maintainer's own words, for people. They decide nothing."""
+    """The maintainer's explanation, for people. It decides nothing."""
 
 
 class Maintainer(Protocol):
-    """Who repairs a script. It proposes; the host validates, and a person approves what is not safe."""
+    """Repairs scripts. It proposes; the host validates, and a person approves what is not safe."""
 
     @property
     def is_automatic(self) -> bool:
-        """Whether `repair` is to be called. If not, the workflow waits until a person deploys a repaired script."""
+        """True if the host shall call `repair`. If not, the workflow waits until a person deploys a repaired script."""
 
     async def repair(self, task: RepairTask) -> Proposal:
-        """A proposal. Raises `RepairFailed`."""
+        """Propose a repaired script. Raises `RepairFailed`."""

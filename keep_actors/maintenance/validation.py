@@ -1,9 +1,8 @@
-"""What speaks against a repaired script. Pure: two declarations go in, sentences to act on come out.
+"""Validate a repaired script: compare two declarations and return problems as sentences to act on. Pure.
 
-A repair mends code. What a workflow is called, when it runs, what it listens to, where it publishes and what it was
-granted are the same before and after; to change them is a person's deploy. Every field is compared, and
-`HANDLER_MAY_CHANGE` is the closed list of what may differ. The static list of used methods misses
-computed names: it is advice, and no boundary.
+A repair changes code only. The name, the schedules, subscriptions, publications and grants of a workflow stay the
+same; only a person's deployment changes them. All fields are compared, and `HANDLER_MAY_CHANGE` is the closed list of
+allowed differences. The static list of used methods misses computed names, so it is no security boundary.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
@@ -25,13 +24,11 @@ _NAMES_SHOWN_MAX: Final = 20
 def problems_of(
     old: Declaration, new: Inspection, allowed_methods: Collection[str], *, old_source: str, new_source: str
 ) -> list[str]:
-    """Why the new script may not become the next minor version; empty if it may."""
+    """The reasons why the new script may not become the next minor version; empty if it may."""
     found = list(_problems(old, new, allowed_methods, old_source, new_source))
     hidden = len(found) - PROBLEMS_SHOWN_MAX
     return (
-        found
-        if hidden <= 0
-        else [*found[:PROBLEMS_SHOWN_MAX], f"There are {hidden} more problem(s); mend these first."]
+        found if hidden <= 0 else [*found[:PROBLEMS_SHOWN_MAX], f"There are {hidden} more problem(s); fix these first."]
     )
 
 
@@ -42,7 +39,7 @@ def _problems(
         yield "The script is the same as before; change what made it fail."
     yield from map(_sentence, new.problems)
     if new.problem_count > len(new.problems):
-        yield f"Inspection found {new.problem_count - len(new.problems)} more problem(s); mend the ones above first."
+        yield f"Inspection found {new.problem_count - len(new.problems)} more problem(s); fix the ones above first."
     if new.declaration is None:
         if not new.problems:
             yield "The script does not load; it must `export default Keep.workflow({...})`."
@@ -58,7 +55,7 @@ def _problems(
 
 
 def _normal(source: str) -> str:
-    """Without what an editor, or a model's answer, does to the ends of lines."""
+    """The source without differences in line ends that an editor, or a model's answer, may cause."""
     return "\n".join(line.rstrip() for line in source.strip().split("\n"))
 
 
@@ -87,7 +84,7 @@ def _changes(old: Declaration, new: Declaration) -> Iterator[str]:
 
 
 def _handlers_changed(old: Declaration, new: Declaration) -> Iterator[str]:
-    """A handler's name is the key of its state."""
+    """Report handlers that were added, removed or moved: a handler's name is the key of its state."""
     before, after = _handlers(old), _handlers(new)
     replaced: set[tuple[str, str]] = set()
     for group, name in before:
@@ -115,7 +112,7 @@ def _handlers(declaration: Declaration) -> list[tuple[str, str]]:
 
 
 def _handler_changed(handler: str, old: DeclaredHandler, new: DeclaredHandler, topics: list[str]) -> Iterator[str]:
-    """Every field of the two, compared: one that differs is refused unless a rule knows the change and allows it."""
+    """Compare all fields: a difference is refused unless a rule allows it."""
     for field in _differing(old, new):
         rule = HANDLER_MAY_CHANGE.get((type(new), field))
         if rule is None or not rule(getattr(old, field), getattr(new, field), topics):
@@ -123,7 +120,7 @@ def _handler_changed(handler: str, old: DeclaredHandler, new: DeclaredHandler, t
 
 
 def _differing(old: msgspec.Struct, new: msgspec.Struct) -> Iterator[str]:
-    """The fields in which two structs differ, those that only one of them has included."""
+    """The fields in which two structs differ, including those that only one of them has."""
     nothing = object()
     for field in dict.fromkeys((*new.__struct_fields__, *old.__struct_fields__)):
         if getattr(old, field, nothing) != getattr(new, field, nothing):
@@ -131,7 +128,7 @@ def _differing(old: msgspec.Struct, new: msgspec.Struct) -> Iterator[str]:
 
 
 def _changed_words(handler: str, field: str, old: DeclaredHandler, new: DeclaredHandler, topics: list[str]) -> str:
-    """What to do about a field that is not as it was."""
+    """The problem of a changed field, with what to do."""
     match field, old, new:
         case "subscribe", Consumer(), Consumer():
             now, before = _listed(new.subscribe), _listed(old.subscribe)
@@ -141,7 +138,7 @@ def _changed_words(handler: str, field: str, old: DeclaredHandler, new: Declared
         case "ordering_key", Consumer(), Consumer():
             return (
                 f"The `orderingKey` of {handler} is {_quoted(new.ordering_key)} now and was "
-                f"{_quoted(old.ordering_key)}; keep it, since it holds the order of calls that are under way."
+                f"{_quoted(old.ordering_key)}; keep it, since it orders calls whose outcome is unknown."
             )
         case (("mutate" | "next"), Consumer(), Consumer()):
             return f"{handler} has no `{field}` any more; a repair keeps every phase."
@@ -162,7 +159,7 @@ def _publishes_widened(handler: str, old: list[str] | None, new: list[str] | Non
 
 
 def _is_no_wider(old: list[str] | None, new: list[str] | None, topics: list[str]) -> bool:
-    # Without `publishes` it may publish to every topic, and there are no more of them than before.
+    # Without `publishes` a handler may publish to every topic, and a repair adds no topics.
     return old is None or not _without(topics if new is None else new, old)
 
 
@@ -181,8 +178,8 @@ HANDLER_MAY_CHANGE: Final[Mapping[tuple[type[DeclaredHandler], str], Callable[[A
     (Consumer, "mutate"): _is_added,
     (Consumer, "next"): _is_added,
 }
-"""What a repair may change in a handler's declaration without a person, and how: nothing else. Not `orderingKey`: the
-order of one customer's calls would be lost while one of them is in doubt."""
+"""The changes that a repair may make in a handler's declaration. Not `orderingKey`: the order of one customer's calls
+would be lost while the outcome of one of them is unknown."""
 
 
 def _when(schedule: Schedule | None) -> str:
@@ -196,7 +193,7 @@ def _without(names: Iterable[str], others: Collection[str]) -> list[str]:
 
 
 def _listed(names: Collection[str]) -> str:
-    """Names that an untrusted script may have chosen: quoted, and not too many of them."""
+    """Quote names that an untrusted script may have chosen, up to a maximum."""
     shown = [_quoted(name) for name in list(names)[:_NAMES_SHOWN_MAX]]
     return ", ".join([*shown, *(["…"] if len(names) > _NAMES_SHOWN_MAX else [])]) or "none"
 

@@ -1,7 +1,7 @@
-"""Runs handlers of untrusted scripts: a supervised pool of jailed worker processes, or of none when trusted.
+"""Run handlers of untrusted scripts in a supervised pool of jailed worker processes; trusted ones in a thread.
 
-Open a `SandboxPool`, `invoke` a handler, and drive the `Call`: `next`, then `answer` or `refuse`, until
-the outcome is terminal. Needs AnyIO alone and runs on asyncio and trio; the loop is never blocked by a script.
+Open a `SandboxPool`, `invoke` a handler, and drive the `Call`: `next`, then `answer` or `refuse`, until the outcome is
+terminal. Runs on asyncio and trio; a script never blocks the event loop.
 """
 
 from keep_actors.sandbox_pool.call import Call

@@ -1,7 +1,7 @@
-"""One invocation, as its driver sees it: what it asks for, what it is given, how it ended.
+"""One invocation, as its driver sees it: requests, answers, and the end.
 
-Two kinds with one face: `JailedCall` talks to a worker process and believes nothing it says; `ThreadCall` runs the
-script in a thread of the host.
+Two classes with one interface: `JailedCall` talks to a worker process and checks all that it sends; `ThreadCall` runs
+the script in a thread of the host.
 """
 
 from collections.abc import Awaitable, Callable
@@ -32,24 +32,24 @@ T = TypeVar("T")
 
 
 class RunSync(Protocol):
-    """Where trusted scripts run: a thread, or in a simulation right here."""
+    """Runs trusted scripts: in a thread, or directly in a simulation."""
 
     async def __call__(self, function: Callable[[], T], /) -> T:
-        """Call the function and return what it returns."""
+        """Call the function and return its result."""
         ...
 
 
 class Call(Protocol):
-    """What `SandboxPool.invoke` yields."""
+    """The interface of an invocation, from `SandboxPool.invoke`."""
 
     @property
     def logs(self) -> list[str]:
-        """What the script has written so far."""
+        """The log lines of the script so far."""
         ...
 
     @property
     def terminal(self) -> Terminal | None:
-        """How it ended, once it has."""
+        """The end, once it was reached."""
         ...
 
     async def next(self) -> Outcome:
@@ -57,11 +57,11 @@ class Call(Protocol):
         ...
 
     async def answer(self, request_id: int, value: str) -> None:
-        """Give a request its answer, as JSON text. Raises `ValueError` when that is none, or too large."""
+        """Give a request its answer, as JSON text. Raises `ValueError` if it is not valid JSON, or too large."""
         ...
 
     async def refuse(self, reason: str) -> Refused:
-        """End the invocation because of a request. The script cannot catch it and does nothing more."""
+        """End the invocation because of a request. The script cannot catch it, and none of its code runs any more."""
         ...
 
 
@@ -88,12 +88,12 @@ class JailedCall:
 
     @property
     def logs(self) -> list[str]:
-        """What the script has written so far."""
+        """The log lines of the script so far."""
         return self._conversation.logs
 
     @property
     def terminal(self) -> Terminal | None:
-        """How it ended, once it has."""
+        """The end, once it was reached."""
         return self._terminal
 
     async def start(self) -> None:
@@ -126,7 +126,7 @@ class JailedCall:
         """End the invocation because of a request."""
         assert self._terminal is None, "the invocation has ended"
         refused = Refused(reason=reason)
-        # First: whatever the worker says from here on, and even if it does not take the word, it is over.
+        # Ended before the send: the call is over, whatever the worker does from here on.
         self._end(refused)
         await self._send(encode(Abort(self.worker.calls)))
         return refused
@@ -163,7 +163,7 @@ class JailedCall:
     async def _lost(self) -> Outcome | None:
         outcome = await self._killed(wall=False)
         if isinstance(outcome, WorkerLost) and not self._heard and self._replace is not None:
-            # It died before it said a word: nothing of the script was seen, so another worker may do it.
+            # The worker died before it sent anything, so another worker may run the script.
             replace, self._replace = self._replace, None
             self.zygote, self.worker = await replace(self)
             self._conversation = self._begin()
@@ -172,7 +172,7 @@ class JailedCall:
         return outcome
 
     async def _killed(self, *, wall: bool) -> Terminal:
-        """What the end of the process says. It has ended, or is ended here."""
+        """The outcome of a process that has ended, or is killed here."""
         if wall:
             self.zygote.kill(self.worker)
         with anyio.move_on_after(_EXIT_REPORT_TIMEOUT_S):
@@ -180,9 +180,9 @@ class JailedCall:
         return outcome_of_exit(self.worker.returncode, wall=wall)
 
     async def _send(self, data: bytes) -> None:
-        """Send; a worker that does not read loses its time, however often it is sent something.
+        """Send, at the cost of the worker's own time: one that does not read is killed when its time is up.
 
-        What was sent in part cannot be taken back, so a worker whose time is up is ended here; `next` says so.
+        `next` then reports its end.
         """
         started = anyio.current_time()
         with anyio.move_on_after(max(self._wall_left_s, 0)) as scope:
@@ -208,12 +208,12 @@ class ThreadCall:
 
     @property
     def logs(self) -> list[str]:
-        """What the script has written so far."""
+        """The log lines of the script so far."""
         return self._call.logs
 
     @property
     def terminal(self) -> Terminal | None:
-        """How it ended, once it has."""
+        """The end, once it was reached."""
         return self._terminal
 
     async def next(self) -> Outcome:
@@ -241,8 +241,8 @@ class ThreadCall:
 
 
 def _check_answer(value: str, limits: Limits) -> None:
-    """What a connector returned may be no more than what a script may return: the script has to take it."""
+    """Hold answers to the same limits as values of the script, which has to decode them."""
     try:
         check_json(value, limits)
     except UnfitText as error:
-        raise ValueError(f"an answer that cannot be given: {error}") from None
+        raise ValueError(f"the answer is not valid: {error}") from None

@@ -14,7 +14,7 @@ _READ_BYTES = 1 << 16
 
 
 class Link(Generic[F]):
-    """One end of a socket pair. One task reads at a time. `received_bytes` counts what came since it was reset."""
+    """One end of a socket pair, read by one task at a time. `received_bytes` counts until it is reset."""
 
     def __init__(self, sock: socket.socket, reader: FrameReader[F]) -> None:
         sock.setblocking(False)
@@ -24,11 +24,11 @@ class Link(Generic[F]):
 
     @property
     def is_quiet(self) -> bool:
-        """Whether nothing is waiting to be read that was received already."""
+        """True if no received bytes wait to be read."""
         return self._reader.is_empty
 
     async def receive(self) -> F | None:
-        """The next frame, or None when the other side is gone. Raises `BadFrame`. May be cancelled at any time."""
+        """The next frame, or None if the other side has closed. Raises `BadFrame`. May be cancelled at any time."""
         waited = False
         while (frame := self._reader.next()) is None:
             try:
@@ -45,12 +45,12 @@ class Link(Generic[F]):
             self.received_bytes += len(data)
             self._reader.feed(data)
         if not waited:
-            # A worker that never stops talking must not keep everybody else from running.
+            # A worker that never stops sending must not starve other tasks.
             await checkpoint()
         return frame
 
     async def _is_readable(self) -> bool:
-        """Wait for something to read. False when the link was closed on this side meanwhile."""
+        """Wait for something to read. Returns False if the link was closed on this side meanwhile."""
         try:
             await anyio.wait_readable(self._socket)
         except anyio.ClosedResourceError:
@@ -58,7 +58,7 @@ class Link(Generic[F]):
         return True
 
     async def send(self, data: bytes) -> None:
-        """Send all of it. Nothing is raised when the other side is gone: the reader learns that."""
+        """Send all of it. Does not raise if the other side has closed: the reader sees that."""
         view = memoryview(data)
         while view:
             try:
@@ -72,7 +72,7 @@ class Link(Generic[F]):
                 return
 
     def send_now(self, data: bytes, descriptors: list[int]) -> bool:
-        """Send a few bytes, with descriptors, at once. False when the other side does not take them."""
+        """Send a few bytes with descriptors, without waiting. Returns False if they could not be sent."""
         try:
             sent = socket.send_fds(self._socket, [data], descriptors)
         except OSError:
@@ -80,7 +80,7 @@ class Link(Generic[F]):
         return sent == len(data)
 
     def close(self) -> None:
-        """Close the socket. A task that still waits for it gets the error now, not a descriptor of somebody else."""
+        """Close the socket. A waiting task gets an error now, instead of a reused descriptor."""
         if self._socket.fileno() >= 0:
             anyio.notify_closing(self._socket)
             self._socket.close()

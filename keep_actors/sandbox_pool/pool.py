@@ -1,7 +1,7 @@
-"""The supervised pool: warm workers ahead of need, each for one script of one workflow, recycled before they go stale.
+"""The supervised pool: workers started in advance, each for one script of one workflow, and recycled.
 
-What dies is replaced: a worker at once, the zygote too, until it dies too often; then the pool fails, and with it
-whoever opened it. Nothing outlives the pool, and nothing outlives the host.
+A worker that dies is replaced, and so is the zygote, until it dies too often; then the pool fails, and its opener with
+it. No process outlives the pool or the host.
 """
 
 import logging
@@ -47,14 +47,14 @@ T = TypeVar("T")
 
 logger = logging.getLogger(__name__)
 
-# After these a worker is as good as before. After any other end it is not used again.
+# A worker may be used again only after these ends.
 _HARMLESS = (Value, IssuedMutation, ScriptError, InvalidValue, Deadlock, Refused)
 _FAILED_STARTS_MAX = 5
 _ALERTS = (EngineCrash, JailViolation, ProtocolViolation)
 
 
 class SandboxPool:
-    """Open one per host, with `open`."""
+    """A pool of workers. Open one per host, with `open`."""
 
     def __init__(self, mode: PoolMode, limits: Limits, policy: PoolPolicy, run_sync: RunSync) -> None:
         self._mode = mode
@@ -83,10 +83,10 @@ class SandboxPool:
         policy: PoolPolicy | None = None,
         run_sync: RunSync | None = None,
     ) -> "AsyncIterator[SandboxPool]":
-        """A pool that lasts as long as the block.
+        """Open a pool for the duration of the block.
 
         `jailed` is the only mode for scripts that are not trusted. `weak` has processes but no jail; `thread` has
-        neither. In `thread` mode `run_sync` says where the script runs; a simulation hands in a direct call.
+        neither, and runs scripts with `run_sync`: in a thread, or directly in a simulation.
         """
         check_installation()
         check_decoder()
@@ -105,12 +105,12 @@ class SandboxPool:
                 tasks.start_soon(pool._supervise)
                 tasks.start_soon(pool._keep_spares)
                 tasks.start_soon(pool._sweep)
-                # A pool that is open can serve: if no worker starts on this machine, that is known here.
+                # If no worker starts on this machine, fail here and not at the first invocation.
                 await pool.wait_for_spares()
                 try:
                     yield pool
                 except Exception as error:
-                    # The caller's own: it leaves this block as it came, not in a group of ours.
+                    # The caller's own error: raised as it is, not in a group of ours.
                     failure = error
                 tasks.cancel_scope.cancel()
         except ExceptionGroup as group:
@@ -124,7 +124,7 @@ class SandboxPool:
 
     @property
     def stats(self) -> PoolStats:
-        """What there is now."""
+        """The current numbers."""
         zygote = self._zygote if self._zygote is not None and self._zygote.is_up else None
         return PoolStats(
             spares=len(self._spares),
@@ -137,7 +137,7 @@ class SandboxPool:
         )
 
     async def wait_for_spares(self) -> None:
-        """Return once as many workers wait as there should be: at start, or before a crowd is let in."""
+        """Wait until all spare workers are ready: at start, or before many invocations."""
         while self._mode != "thread" and len(self._spares) < self._policy.spares:
             await self._spare_came.wait()
 
@@ -147,8 +147,8 @@ class SandboxPool:
     ) -> AsyncIterator[Call]:
         """Run one handler for one workflow. Leaving the block before the end drops the script.
 
-        A worker that is used again has run nothing but this very script for this very workflow.
-        `limits` are for this invocation alone; the address space and the length of a frame stay those of the pool.
+        A worker that is used again has run only this script, for this workflow.
+        `limits` are for this invocation only; address space and frame length stay those of the pool.
         """
         limits = limits or self._limits
         async with self._slots:
@@ -168,9 +168,9 @@ class SandboxPool:
                 self._give_back(call)
 
     async def inspect(self, source: str, methods: Mapping[str, MethodKind] | None = None) -> Inspection:
-        """What a script declares, and what is wrong with it. Its top level runs in a worker, and no handler does.
+        """Read a script's declaration and find its problems. Its top level runs in a worker, but no handler.
 
-        `methods` says which connector methods (`gmail.send`) mutate; without it they are judged by their verbs.
+        `methods` says which connector methods (`gmail.send`) are mutations; without it their verbs decide.
         """
         if self._mode == "thread":
             return await self._run_sync(partial(inspect, source, methods, self._limits))
@@ -182,13 +182,15 @@ class SandboxPool:
                 await call.start()
                 outcome = await call.next()
             finally:
-                # A worker belongs to one workflow, and this belonged to none.
+                # Not kept: a worker belongs to one workflow, and this one has none.
                 self._drop(call.zygote, call.worker)
         return _inspection(outcome)
 
     def drop_workers(self, workflow_id: str) -> None:
-        """End the workers of a workflow, now that another version of its script runs: one that the last version took
-        over must not meet the rights of the next. Those that are busy end with what they do."""
+        """Kill the workers of a workflow when another version becomes active; busy ones after their invocation.
+
+        A worker that the last version took over must not get the permissions of the next.
+        """
         for worker in self._busy:
             if worker.owner is not None and worker.owner.workflow_id == workflow_id:
                 worker.is_outdated = True
@@ -197,10 +199,10 @@ class SandboxPool:
                 assert self._zygote is not None, "workers are kept only while there is a zygote"
                 self._zygote.kill(worker)
 
-    # Taking a worker, and giving it back.
+    # Taking and returning workers.
 
     async def _take(self, owner: Owner) -> tuple[Zygote, Worker]:
-        """A worker for this script: the one it had, else a spare, else a new one."""
+        """A worker for this script: one that has run it, else a spare, else a new one."""
         kept = self._kept.get(owner, [])
         while kept:
             zygote, worker = self._zygote, kept.pop()
@@ -220,7 +222,7 @@ class SandboxPool:
         return await self._fresh(owner)
 
     async def _fresh(self, owner: Owner | None, *, use_spare: bool = True) -> tuple[Zygote, Worker]:
-        """A worker that has served nobody."""
+        """A worker that has not run any script."""
         while True:
             await self._zygote_up.wait()
             zygote = self._zygote
@@ -236,7 +238,7 @@ class SandboxPool:
     async def _replace(self, call: JailedCall) -> tuple[Zygote, Worker]:
         """Another worker for a call whose own was lost before it did anything.
 
-        Not a spare: whoever ended the one may have ended the others, and that takes a moment to be seen.
+        Not a spare: what killed the one may have killed the spares too, which takes a moment to be noticed.
         """
         self._drop(call.zygote, call.worker)
         return await self._fresh(call.worker.owner, use_spare=False)
@@ -244,7 +246,7 @@ class SandboxPool:
     async def _spawn(self, zygote: Zygote) -> Worker | None:
         worker = zygote.spawn()
         if worker is None:
-            # The supervisor has not heard of it yet.
+            # The zygote has died, and the supervisor has not noticed yet.
             await anyio.sleep(0.005)
             return None
         self._spawned += 1
@@ -262,7 +264,7 @@ class SandboxPool:
         return None
 
     async def _note_failed_start(self, zygote: Zygote, worker: Worker) -> None:
-        """A worker can be killed as it starts; when none starts, nobody is to wait for one for ever."""
+        """Raise `SandboxUnavailable` after several failed starts in a row. A single one may have been killed."""
         with anyio.move_on_after(1):
             await worker.exited.wait()
         if not zygote.is_up:
@@ -305,7 +307,7 @@ class SandboxPool:
         self._zygote.kill(oldest)
 
     def _forget(self, worker: Worker) -> None:
-        """A worker that is no longer there, or should not be."""
+        """Remove a worker from the spares and the kept ones."""
         if worker in self._spares:
             self._spares.remove(worker)
             self._spare_wanted.set()
@@ -320,7 +322,7 @@ class SandboxPool:
         if worker not in self._busy:
             worker.link.close()
 
-    # What runs beside.
+    # Background tasks.
 
     async def _start_zygote(self) -> None:
         self._zygote = await Zygote.start(
@@ -341,13 +343,13 @@ class SandboxPool:
                 raise SandboxUnavailable(f"the zygote died {len(deaths) + 1} times in {now - deaths[0]:.1f} s")
             deaths.append(now)
             logger.warning(
-                "sandbox: the zygote is gone (exit code %s); starting another", self._zygote.process.returncode
+                "sandbox: the zygote has ended (exit code %s); starting another", self._zygote.process.returncode
             )
             await self._start_another()
             self._restarts += 1
 
     async def _start_another(self) -> None:
-        """A zygote in the place of one that died. It can be killed as it starts, as a worker can."""
+        """Replace a zygote that died. The new one may be killed as it starts, so try several times."""
         while True:
             try:
                 return await self._start_zygote()
@@ -390,15 +392,15 @@ async def _in_a_thread(function: Callable[[], T], /) -> T:
 
 
 def _inspection(outcome: Outcome) -> Inspection:
-    """What a worker's word about a script is worth: its type, or a problem."""
+    """The inspection that a worker sent, if it is plausible; else one with the problem."""
     if isinstance(outcome, Value):
         if (inspection := believed(outcome.value)) is not None:
             return inspection
-        outcome = ProtocolViolation(message="an inspection that is none")
+        outcome = ProtocolViolation(message="an implausible inspection")
         logger.error("sandbox: while a script was inspected: %s", outcome)
     message = f"the inspection ended with {type(outcome).__name__}"
-    hint = "at the top level a script only declares; work belongs into handlers"
+    hint = "at the top level a script only declares: move work into handlers"
     if isinstance(outcome, WorkerLost):
-        message, hint = "its worker process was ended from outside", "this says nothing about the script: try again"
+        message, hint = "its worker process was killed from outside", "this is not the script's fault: try again"
     problem = Problem(code=Code.LOAD_ERROR, message=message, hint=hint)
     return Inspection(declaration=None, problems=[problem], problem_count=1)

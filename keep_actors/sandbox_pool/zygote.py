@@ -1,4 +1,4 @@
-"""The host's side of the zygote and of each worker: start, spawn, kill, and learn how they ended."""
+"""The host's side of the zygote and of each worker: start, spawn, kill, and get their exit codes."""
 
 import os
 import socket
@@ -39,7 +39,7 @@ _CONTROL_FRAME_BYTES_MAX = 4096
 
 
 class SandboxUnavailable(Exception):
-    """No worker can be had: the zygote does not start, or does not stay."""
+    """Workers cannot be started: the zygote does not start, or dies again and again."""
 
 
 class Owner(NamedTuple):
@@ -50,7 +50,7 @@ class Owner(NamedTuple):
 
 
 class Worker:
-    """One worker process, as the host knows it."""
+    """One worker process, as the host sees it."""
 
     def __init__(self, serial: int, sock: socket.socket, limits: Limits) -> None:
         self.serial = serial
@@ -63,17 +63,17 @@ class Worker:
         self.idle_since = 0.0
         self.is_settling = False
         self.is_outdated = False
-        """Another version of the script runs now: not to be used again."""
+        """True once another version of the script is active: do not use this worker again."""
 
     async def is_ready(self) -> bool:
-        """Wait for its first word. False when it is no good."""
+        """Wait for its first frame. Returns False if that is not `Ready`."""
         try:
             return isinstance(await self.link.receive(), Ready)
         except BadFrame:
             return False
 
     async def has_settled(self) -> bool:
-        """Wait until the context of the last call is gone. False when it says anything else."""
+        """Wait until the context of the last call is freed. Returns False if it sends anything else."""
         if not self.is_settling:
             return not self.exited.is_set()
         try:
@@ -85,7 +85,7 @@ class Worker:
 
 
 class Zygote:
-    """A running zygote. `run` must run for anything else to be heard of."""
+    """A running zygote. `run` must be running, since it receives all reports."""
 
     def __init__(
         self,
@@ -113,7 +113,7 @@ class Zygote:
         ours, theirs = socket.socketpair()
         link: Link[FromZygote] = Link(ours, FrameReader(from_zygote, _CONTROL_FRAME_BYTES_MAX))
         try:
-            # Shielded: a process that was started and then forgotten would not be waited for.
+            # Shielded: otherwise a started process might be lost, and not waited for.
             with anyio.CancelScope(shield=True):
                 process = await anyio.to_thread.run_sync(_popen, theirs, mode, limits, invocations)
         except BaseException:
@@ -134,7 +134,7 @@ class Zygote:
         return zygote
 
     async def run(self) -> None:
-        """Hear what the zygote reports, until it is gone. Then all its workers are gone too."""
+        """Receive the reports of the zygote until it ends. All its workers end with it."""
         try:
             while (frame := await self._link.receive()) is not None:
                 match frame:
@@ -153,7 +153,7 @@ class Zygote:
                 self._ended(serial, None)
 
     def spawn(self) -> Worker | None:
-        """Have a worker forked; it is not ready yet. None when the zygote is gone."""
+        """Fork a worker, which is not ready yet. Returns None if the zygote has ended."""
         ours, theirs = socket.socketpair()
         self._last_serial += 1
         worker = Worker(self._last_serial, ours, self._limits)
@@ -165,10 +165,10 @@ class Zygote:
         return worker
 
     def kill(self, worker: Worker) -> None:
-        """End a worker now, whatever it does. Its end is reported as any other."""
+        """Kill a worker. Its end is reported as usual."""
         worker.link.close()
         if worker.serial in self._workers and not self._link.send_now(encode(Kill(worker.serial)), []):
-            # A zygote that does not listen is of no use, and its workers end with it.
+            # A zygote that takes no commands is useless. Its workers end with it.
             self.process.kill()
 
     async def close(self) -> None:
@@ -193,13 +193,13 @@ def _popen(theirs: socket.socket, mode: Mode, limits: Limits, invocations: int) 
         control=theirs.fileno(), host=os.getpid(), mode=mode, limits=limits, invocations=invocations
     )
     environment = {
-        # Found where this process finds it, however that came about.
+        # Import from the same places as this process.
         "PYTHONPATH": os.pathsep.join(entry for entry in sys.path if entry),
         "PYTHONDONTWRITEBYTECODE": "1",
         "TZ": "UTC",
-        # A second arena would be a system call that the jail does not know.
+        # A second arena would need a system call that the jail forbids.
         "MALLOC_ARENA_MAX": "1",
-        # Without these a Python that is not installed in the usual place does not start.
+        # Needed to start a Python that is not installed in the usual place.
         **{name: os.environ[name] for name in ("LD_LIBRARY_PATH", "PYTHONHOME") if name in os.environ},
     }
     command = [sys.executable, "-P", "-s", "-m", "keep_sandbox.zygote", msgspec.json.encode(options).decode()]
@@ -210,7 +210,7 @@ def _popen(theirs: socket.socket, mode: Mode, limits: Limits, invocations: int) 
         pass_fds=[theirs.fileno()],
         env=environment,
         cwd="/",
-        # Not of our terminal: what is typed there is for the host to handle.
+        # Not in our terminal session: Ctrl-C is for the host to handle.
         start_new_session=True,
     )
 

@@ -1,8 +1,8 @@
-"""The parameters of a call as a person reads them before saying yes: each by its name, none behind another. Pure.
+"""Show the parameters of a call to a person who approves it, so that no parameter can hide another. Pure.
 
-The script wrote the values, the names inside of them and the order of all of them. So the order is that of the
-connector's signature, what is inside a parameter is set in under it, each text is cut by itself with the number of
-characters left out, and whoever shows it knows whether it is whole.
+The script chose the values, the names inside them and their order. So parameters are in the order of the connector's
+signature, members are indented below their parameter, each text is cut separately with the number of characters left
+out, and `is_whole` says if anything was cut.
 """
 
 import json
@@ -19,13 +19,13 @@ from keep_storage.model import Json
 VALUE_CHARS_MAX: Final = 400
 NAME_CHARS_MAX: Final = 60
 LINES_MAX: Final = 20
-"""Of one parameter with others inside of it."""
+"""Lines of one parameter with members."""
 PARAMETERS_MAX: Final = 60
 PREVIEW_CHARS_MAX: Final = 500
 _PREVIEW_CHARS_EACH: Final = 100
 _BRIEF_CHARS_MAX: Final = 2_000
 _INLINE_CHARS_MAX: Final = 60
-"""A list of simple values that is no longer is on one line."""
+"""A longer list of simple values takes several lines."""
 
 _BARE: Final = re.compile(r"[A-Za-z_$][\w$]*", re.ASCII)
 
@@ -38,7 +38,7 @@ class _Literal(str):
 
 class _Object(NamedTuple):
     pairs: list[tuple[str, "_Value"]]
-    """As they are written. A name may be there twice: both are shown."""
+    """In the order of the text. A name may occur twice: both are shown."""
 
 
 _Value: TypeAlias = "_Object | list[Any] | str | bool | None"
@@ -48,24 +48,24 @@ class CallLine(NamedTuple):
     """One line of a call."""
 
     depth: int
-    """0 for a parameter, more for what is inside of one."""
+    """0 for a parameter, more for its members."""
     name: str
     value: str
-    """Empty for what has lines of its own below."""
+    """Empty if the members are on lines below."""
     left: str = ""
-    """What is left out of it, in words."""
+    """The number of characters left out, in words."""
 
 
 class CallText(NamedTuple):
-    """The parameters of a call, to be shown."""
+    """The parameters of a call, ready to be shown."""
 
     lines: list[CallLine]
     is_whole: bool
-    """Nothing is left out."""
+    """True if nothing is left out."""
 
 
 def call_text(params: Json, names: Sequence[str] | None = None, *, full: bool = False) -> CallText:
-    """The parameters, in the order of `names` (None: nobody knows it, and they are sorted). `full`: nothing is cut."""
+    """The parameters in the order of `names`, or sorted if that is None. `full`: nothing is cut."""
     limits = _NONE if full else _LIMITS
     try:
         found = _decoded(params)
@@ -75,7 +75,7 @@ def call_text(params: Json, names: Sequence[str] | None = None, *, full: bool = 
         shown = pairs[: limits.parameters]
         texts = [_counted(_lines(0, *_name(name, limits), value, limits), limits) for name, value in shown]
     except (ValueError, RecursionError):
-        # In a file that somebody has crafted. It is shown as it is.
+        # Not JSON, which happens only in a crafted file: show the text as it is.
         return _counted(_lines(0, "", True, params, limits), limits)
     lines = [line for each in texts for line in each.lines]
     if len(shown) < len(pairs):
@@ -84,7 +84,7 @@ def call_text(params: Json, names: Sequence[str] | None = None, *, full: bool = 
 
 
 def preview(params: Json, names: Sequence[str] | None = None) -> str:
-    """The same in one line, for words about a call: `to: "ann", body: "Dear" … 1,612 characters left out`."""
+    """The parameters on one line, for messages: `to: "ann", body: "Dear" … 1,612 characters left out`."""
     parts = iter([("", params)])
     count = 1
     try:
@@ -103,7 +103,7 @@ def preview(params: Json, names: Sequence[str] | None = None) -> str:
 
 
 def _brief_of(name: str, text: Json) -> str:
-    """A member by its JSON text. Of a large one only the beginning is looked at: a runtime does this, and waits."""
+    """A member, from its JSON text. A large one is not decoded, because a runtime calls this on its event loop."""
     try:
         if len(text) <= _BRIEF_CHARS_MAX or text.startswith('"'):
             return _brief(name, _decoded(text))
@@ -142,7 +142,7 @@ class _Part(NamedTuple):
 
 
 def _counted(parts: Iterator[_Part], limits: _Limits) -> CallText:
-    """As many of the lines as are shown, and how many there are more."""
+    """The lines to show, and the number of those left out."""
     shown = list(islice(parts, limits.lines))
     more = sum(1 for _ in parts)
     lines = [each.line for each in shown]
@@ -167,7 +167,7 @@ def _lines(depth: int, name: str, name_is_whole: bool, value: _Value, limits: _L
 
 
 def _inline(value: _Value, limits: _Limits) -> tuple[str, str] | None:
-    """The value in one line, and what is left out of it; None if it takes several."""
+    """The value on one line, and the words about what is left out; None if it takes several lines."""
     match value:
         case _Object():
             return None if value.pairs else ("{}", "")
@@ -189,7 +189,7 @@ def _simple(value: _Value, most: int | None) -> tuple[str, str]:
 
 
 def _name(name: str, limits: _Limits) -> tuple[str, bool]:
-    """A name as it is if it can be nothing else, otherwise between quotes; and whether it is whole."""
+    """A name, quoted unless it is a plain identifier; and True if it is whole."""
     if _BARE.fullmatch(name) and (limits.name is None or len(name) <= limits.name):
         return name, True
     shown, left = _simple(name, limits.name)
@@ -206,7 +206,7 @@ def _brief(name: str, value: _Value) -> str:
 
 
 def _compact(value: _Value) -> str:
-    """All of it in one line."""
+    """The whole value on one line."""
     match value:
         case _Object():
             return f"{{{', '.join(f'{_name(key, _NONE)[0]}: {_compact(each)}' for key, each in value.pairs)}}}"

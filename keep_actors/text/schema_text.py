@@ -1,6 +1,6 @@
-"""A JSON Schema as a TypeScript type, for editors and for models. Pure.
+"""Write a JSON Schema as a TypeScript type, for editors and language models. Pure.
 
-Reads what msgspec writes; what it does not know is `any`, which promises nothing.
+Knows the schemas that msgspec writes; anything else is `any`.
 """
 
 import re
@@ -11,7 +11,7 @@ import msgspec
 
 Schema: TypeAlias = Mapping[str, Any]
 Named: TypeAlias = Callable[[str], str]
-"""What to write for a reference."""
+"""Returns the name to write for a reference."""
 
 _IDENTIFIER: Final = re.compile(r"[A-Za-z_$][A-Za-z0-9_$]*")
 _PLAIN: Final = {
@@ -45,12 +45,12 @@ def type_of(schema: Schema, named: Named) -> str:
 
 
 def key(name: str) -> str:
-    """A member's name as it is written."""
+    """A member's name, quoted if it has to be."""
     return name if _IDENTIFIER.fullmatch(name) else _literal(name)
 
 
 def identifiers(names: Iterable[str]) -> dict[str, str]:
-    """A name of a type for each of these, no two alike."""
+    """A unique type name for each of these."""
     found: dict[str, str] = {}
     for name in names:
         base = re.sub(r"[^A-Za-z0-9_$]+", "_", name).strip("_") or "Type"

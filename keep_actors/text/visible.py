@@ -1,7 +1,7 @@
-"""Text of strangers as a person can see it: what a terminal would obey, or an eye would miss, is spelled out. Pure.
+"""Show untrusted text with all that a terminal would obey, or an eye would miss, spelled out. Pure.
 
-Spelled out are control and direction characters, spaces other than the ordinary one, whatever has no glyph (fillers,
-variation selectors, tags), and marks that are piled up on one letter. A run of one of them is folded with its length.
+Spelled out are control and direction characters, spaces other than the ordinary one, characters without a glyph
+(fillers, variation selectors, tags), and marks piled up on one letter. A run of one character is folded to its length.
 """
 
 import re
@@ -12,11 +12,11 @@ from unicodedata import category
 from keep_sandbox.names import is_blank
 
 FOLDED_FROM: Final = 5
-"""So many equal characters that are spelled out are written once, with their number."""
+"""A run of this many equal spelled-out characters is written once, with its length."""
 _SPACES_MAX: Final = 16
-"""More ordinary spaces in a row, inside quotes, are no layout: they push something out of sight."""
+"""Inside quotes, more ordinary spaces in a row are spelled out: they may push text out of sight."""
 _MARKS_MAX: Final = 4
-"""More combining marks on one letter cover what is above and below."""
+"""More combining marks on one letter are spelled out: they may cover the lines above and below."""
 
 _TIMES: Final = "\N{MULTIPLICATION SIGN}"
 _SPANS: Final = re.compile(r"[ -~]+|(.)\1*", re.DOTALL)
@@ -24,40 +24,40 @@ _QUOTED_SPANS: Final = re.compile(rf"(?:[!#-\[\]-~]| (?! {{{_SPACES_MAX}}}))+|(.
 
 
 def is_visible(character: str) -> bool:
-    """Whether a person sees this character, and a terminal only shows it."""
+    """Return True if this character has a glyph and no effect on the terminal."""
     return character.isprintable() and not is_blank(character)
 
 
 def is_plain(text: str) -> bool:
-    """Whether the text is shown as it is."""
+    """Return True if no character of the text has to be spelled out."""
     return text.isprintable() and (text.isascii() or not any(is_spelled for *_, is_spelled in _pieces(text, _SPANS)))
 
 
 def spelled(text: str) -> str:
-    """The text on one line, all of it, with what is not visible spelled out: `\\x1b`, `\\u{202e}`."""
+    """The whole text on one line, with invisible characters spelled out: `\\x1b`, `\\u{202e}`."""
     if text.isascii() and text.isprintable():
         return text
     return "".join(shown for shown, _, _ in _pieces(text, _SPANS))
 
 
 def cut(text: str, most: int | None) -> tuple[str, int]:
-    """The same in at most so many characters (None: all of it), and how many characters of the text are left out."""
+    """`spelled`, cut to `most` characters (None: not cut), and the number of characters left out."""
     return _cut(text, most, _SPANS)
 
 
 def quoted(text: str, most: int | None) -> tuple[str, int]:
-    """The same between quotes, as in JSON: what is spelled out cannot be taken for what the text says of itself."""
+    """`cut` between quotes, as in JSON: quotes and backslashes are escaped, so that spelling cannot be faked."""
     shown, left = _cut(text, most, _QUOTED_SPANS)
     return f'"{shown}"', left
 
 
 def left_out(count: int) -> str:
-    """The words behind a cut."""
+    """The words after a cut."""
     return f"… {count:,} character{'' if count == 1 else 's'} left out"
 
 
 def head(text: str, most: int) -> str:
-    """The beginning of a text as it is, for who reads it elsewhere, with the number of characters left out."""
+    """The beginning of a text, not spelled out, with the number of characters left out."""
     return text if len(text) <= most else f"{text[:most]}{left_out(len(text) - most)}"
 
 
@@ -79,7 +79,7 @@ def _cut(text: str, most: int | None, spans: re.Pattern[str]) -> tuple[str, int]
 
 
 def _pieces(text: str, spans: re.Pattern[str]) -> Iterator[tuple[str, int, bool]]:
-    """The text in order: what is shown, how many characters that stands for, and whether it is spelled out."""
+    """The pieces of a text: the shown text, its number of original characters, and True if it is spelled out."""
     marks = 0
     for found in spans.finditer(text):
         run = found[0]
@@ -90,7 +90,7 @@ def _pieces(text: str, spans: re.Pattern[str]) -> Iterator[tuple[str, int, bool]
             continue
         marks = marks + len(run) if category(first) in ("Mn", "Me") else 0
         if not is_visible(first) or marks > _MARKS_MAX or first in ' "\\':
-            # Of the characters of ASCII only those get here that are not shown as they are.
+            # `spans` matches other ASCII characters above, so only those to be spelled out get here.
             yield from _spelled_run(first, len(run))
         else:
             yield run, len(run), False

@@ -74,7 +74,7 @@ BAD = {
     "another language": ("```python\nprint()\n```", "marked 'python', not js"),
     "no language": ("```\nx\n```", "marked '', not js"),
     "a script that looks like two languages": ("```js python\nx\n```", "marked 'js python', not js"),
-    "no end": ("```js\nexport default", "breaks off"),
+    "no end": ("```js\nexport default", "is incomplete"),
     "an empty block": ("```js\n\n```", "is empty"),
     "too large": (an_answer("x" * DEFAULT_LIMITS.script_bytes + "\n"), "bytes"),
     "too large in bytes only": (an_answer("ü" * (DEFAULT_LIMITS.script_bytes // 2) + "\n"), "bytes"),

@@ -1,4 +1,4 @@
-"""What a model is told: the contract, the material, and nothing without a bound."""
+"""The messages for a model: the rules, the material, all of it bounded."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""What speaks against a repaired script: one case for each sentence."""
+"""The problems of a repaired script: one case for each sentence."""
 
 import functools
 
@@ -56,7 +56,7 @@ CASES = {
     "does not load": (
         [("export default Keep.workflow({", "export default Keep.workflow({{")],
         "At 1:31: SyntaxError: invalid property name (load-error); "
-        "it is not valid JavaScript here: look for a missing bracket, comma or quote just before this place.",
+        "this is not valid JavaScript: look for a missing bracket, comma or quote just before this place.",
     ),
     "has a problem with a place": (
         [("if (!mail) return", "fetch(1); if (!mail) return")],
@@ -110,8 +110,8 @@ CASES = {
     ),
     "another ordering key": (
         [('subscribe: ["mail"],', 'subscribe: ["mail"], orderingKey: "subject",')],
-        'The `orderingKey` of consumers.file is "subject" now and was missing; keep it, since it holds the order of '
-        "calls that are under way.",
+        'The `orderingKey` of consumers.file is "subject" now and was missing; keep it, since it orders calls '
+        "whose outcome is unknown.",
     ),
     "another interval": (
         [('interval: "5m"', 'interval: "1m"')],
@@ -218,10 +218,10 @@ def test_what_inspection_did_not_list_is_counted() -> None:
     assert inspection.problem_count > len(inspection.problems)
     found = problems_of(OLD, inspection, GRANTED, old_source=SCRIPT, new_source=broken)
     assert len(found) == PROBLEMS_SHOWN_MAX + 1
-    assert found[-1] == "There are 1 more problem(s); mend these first."
+    assert found[-1] == "There are 1 more problem(s); fix these first."
     few = msgspec.structs.replace(inspection, problems=inspection.problems[:1])
     found = problems_of(OLD, few, GRANTED, old_source=SCRIPT, new_source=broken)
-    assert found[1:] == ["Inspection found 59 more problem(s); mend the ones above first."]
+    assert found[1:] == ["Inspection found 59 more problem(s); fix the ones above first."]
 
 
 def test_names_that_a_script_chose_are_bounded_and_legible() -> None:
@@ -264,7 +264,7 @@ OTHER_VALUES = {
 
 
 def repaired(declaration: Declaration) -> list[str]:
-    """What speaks against a repair with this declaration, and code that is right."""
+    """The problems of a repair with this declaration, whose code is right."""
     inspection = Inspection(declaration=declaration, problems=[], problem_count=0)
     return problems_of(OLD, inspection, GRANTED, old_source=SCRIPT, new_source=REPAIRED)
 
