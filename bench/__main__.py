@@ -10,7 +10,7 @@ from bench.report import Report
 
 
 class Benchmark(NamedTuple):
-    """What it is about, and the module whose `run(report, quick=...)` does it."""
+    """A summary, and the module whose `run(report, quick=...)` does it."""
 
     summary: str
     module: str
@@ -20,7 +20,7 @@ BENCHMARKS: Final = {
     "storage": Benchmark("cycles per second beside raw APSW and aiosqlite; memory; large topics", "bench.storage"),
     "sandbox": Benchmark("one invocation in a kept worker, a one-shot worker and a thread", "bench.sandbox"),
     "runtime": Benchmark("whole consumer runs at 1, 100 and 1,000 workflows; CPU by room; syncs", "bench.runtime"),
-    "cli": Benchmark("`keep status` and its kin, start included, with a million events and mutations", "bench.cli"),
+    "cli": Benchmark("`keep status` and similar commands, with a million events and mutations", "bench.cli"),
     "effects": Benchmark(
         "a process killed around an external call: how often it happened, beside DBOS", "bench.effects"
     ),
@@ -28,15 +28,15 @@ BENCHMARKS: Final = {
 
 
 class Runs(Protocol):
-    """What a module of a benchmark offers."""
+    """The interface of a benchmark's module."""
 
     def run(self, report: Report, *, quick: bool) -> None: ...
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m bench", description="Measure this project, with peers beside it.")
-    parser.add_argument("name", nargs="?", help="which benchmark; leave it out for the list")
-    parser.add_argument("--quick", action="store_true", help="smaller, in less than 40 seconds, and noisier")
+    parser = argparse.ArgumentParser(prog="python -m bench", description="Measure this project beside its peers.")
+    parser.add_argument("name", nargs="?", help="the benchmark; leave it out for the list")
+    parser.add_argument("--quick", action="store_true", help="smaller and noisier, in less than 40 seconds")
     parser.add_argument("--json", action="store_true", help="one JSON object per line")
     chosen = parser.parse_args(arguments)
     if chosen.name is None:
@@ -46,7 +46,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if benchmark is None:
         print(f"There is no benchmark {chosen.name!r}.\n{listing()}", file=sys.stderr)
         return 2
-    # Imported when asked for: each benchmark has its own peers installed, or not.
+    # Imported when needed: the peers of the other benchmarks may not be installed.
     module: Runs = importlib.import_module(benchmark.module)
     report = Report(chosen.name, as_json=chosen.json)
     module.run(report, quick=chosen.quick)

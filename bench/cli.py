@@ -1,7 +1,7 @@
-"""How long a person waits for `keep status` and its kin, start of the process included, with little and much history.
+"""The time of `keep status` and similar commands, including the start of the process, with little and much history.
 
-The large file has as many events, runs, reservations, mutations and items as it says, and twice as many entries in the
-journal; its rows are written in bulk, and keep every invariant that the operations keep.
+The large file has the stated number of events, runs, reservations, mutations and items each, and twice as many journal
+entries. Its rows are written in bulk, and fulfil all invariants.
 """
 
 import statistics
@@ -53,7 +53,7 @@ COLUMNS: Final = (
 
 
 class Size(NamedTuple):
-    """How many events and mutations the files have, and how often each command is started."""
+    """The numbers of events and mutations in the files, and of starts of each command."""
 
     small: int
     large: int
@@ -97,7 +97,7 @@ def measure(report: Report, size: Size) -> None:
 
 
 def _start(command: tuple[str, ...], db: Path) -> float:
-    """Milliseconds."""
+    """Run a command and return its time in milliseconds."""
     words = [sys.executable, "-m", "keep_actors", *command]
     if command != ("--version",):
         words += ["--db", str(db)]
@@ -109,8 +109,8 @@ def _start(command: tuple[str, ...], db: Path) -> float:
 
 
 def fill(path: Path, rows: int) -> None:
-    """A file with a workflow (`busy`) whose every event became a call, some events that still wait, as many items, a
-    workflow with a call whose outcome nobody knows, and some that do nothing."""
+    """Write a file: a workflow (`busy`) with `rows` events that became calls, `rows` items and some pending events; a
+    workflow with a call of unknown outcome; and some idle workflows."""
     ids = Ids(wall_clock)
     busy, doubtful, *idle = [Caller(ids.new("wf"), ids.new("ses")) for _ in range(10)]
     with Store.open(path) as store:
@@ -212,4 +212,4 @@ _BULK: Final = (
     "UPDATE topics SET writes = writes + :rows + :waiting WHERE workflow_id = :workflow",
     "UPDATE sessions SET handler_run_count = :rows + 1, ended_at = :now, result = 'completed' WHERE id = :session",
 )
-"""What as many cycles would have left behind. Each statement is one of `queries.sql`, for many rows."""
+"""The rows that as many cycles would have left. Each statement is one of `queries.sql`, for many rows."""

@@ -1,4 +1,4 @@
-"""The machine a measurement runs on: its disk, its memory, and how to time something on it fairly."""
+"""The machine of a measurement: its disk, its memory, and fair timing."""
 
 import gc
 import os
@@ -37,7 +37,7 @@ def fsync_us(folder: Path) -> float:
 
 
 def resident_bytes() -> int:
-    """The memory of this process that is in RAM now; its peak where the system does not say."""
+    """The resident memory of this process; its peak where the system does not tell."""
     statm = Path("/proc/self/statm")
     if statm.exists():
         return int(statm.read_text().split()[1]) * resource.getpagesize()
@@ -47,7 +47,7 @@ def resident_bytes() -> int:
 
 @contextmanager
 def own_garbage_only() -> Iterator[None]:
-    """Inside, the garbage collector does not look at what was there before: who is timed pays for its own objects."""
+    """Exclude earlier objects from garbage collection, so that timed code pays only for its own."""
     gc.collect()
     gc.freeze()
     try:

@@ -1,6 +1,6 @@
-"""What a benchmark says, for people or for programs: what it measures, its tables, and whether its goals were met.
+"""Print the results of a benchmark, for people or as JSON: its subject, tables, goals and promises.
 
-A missed goal is printed as missed and changes no exit code: this is a measurement, not a test. A broken promise does.
+A missed goal does not change the exit code: this is a measurement, not a test. A broken promise does.
 """
 
 import json
@@ -12,7 +12,7 @@ Value = str | int | float | None
 
 
 class Column(NamedTuple):
-    """A key of the JSON objects and the heading that people read."""
+    """A key of the JSON objects, and the heading for people."""
 
     key: str
     heading: str
@@ -34,7 +34,7 @@ class Promise(NamedTuple):
 
 
 class Report:
-    """Collects nothing but goals and promises: everything is printed as soon as it is known."""
+    """Prints results as soon as they are known; collects only goals and promises, for the end."""
 
     def __init__(self, benchmark: str, *, as_json: bool, out: TextIO | None = None, err: TextIO | None = None) -> None:
         self._benchmark = benchmark
@@ -45,7 +45,7 @@ class Report:
         self._promises: list[Promise] = []
 
     def about(self, measures: Sequence[str], leaves_out: Sequence[str], facts: Mapping[str, Value]) -> None:
-        """What is measured, what is not, and on what."""
+        """Print what is measured, what is not, and facts about the machine."""
         if self._as_json:
             self._object("about", {"measures": list(measures), "leaves_out": list(leaves_out), **facts})
             return
@@ -57,7 +57,7 @@ class Report:
         self._line("\n" + "; ".join(f"{key.replace('_', ' ')}: {_shown(value, 0)}" for key, value in facts.items()))
 
     def progress(self, stage: str) -> None:
-        """One line per stage, on stderr: whoever waits sees why."""
+        """Print one line per stage on stderr."""
         print(f"{self._benchmark}: {stage}", file=self._err, flush=True)
 
     def table(self, measure: str, title: str, columns: Sequence[Column]) -> "Table":
@@ -81,24 +81,24 @@ class Report:
             self._line(words)
 
     def goal(self, measure: str, words: str, value: float, met: bool, unit: str = "", **more: Value) -> None:
-        """What was wished for, and what came out."""
+        """Note a goal and the measured value."""
         self._goals.append(Goal(measure, words, f"{_shown(value, 2)}{unit}", met))
         if self._as_json:
             self._object(measure, {"goal": words, "value": value, "met": met, **more})
 
     def promise(self, measure: str, words: str, value: float, *, kept: bool) -> None:
-        """What must be so, on any machine and at any speed, and what came out."""
+        """Note a promise, which must hold on any machine, and the measured value."""
         self._promises.append(Promise(words, _shown(value, 0), kept))
         if self._as_json:
             self._object(measure, {"promise": words, "value": value, "kept": kept})
 
     @property
     def kept(self) -> bool:
-        """No promise was broken."""
+        """True if no promise was broken."""
         return all(promise.kept for promise in self._promises)
 
     def end(self) -> None:
-        """The goals, together, and the promises."""
+        """Print the goals and the promises."""
         if self._as_json:
             return
         if self._goals:

@@ -1,4 +1,4 @@
-"""What a whole consumer run costs, from the plan to its commit: one workflow and many, in workers and in threads."""
+"""The cost of a whole consumer run, from the plan to its commit: one workflow and many, in workers and in threads."""
 # ruff: noqa: N802 - the method names of a VFS are SQLite's
 
 import os
@@ -87,7 +87,7 @@ COLUMNS: Final = (
 
 
 class Crowd(NamedTuple):
-    """How many workflows, and how many events each."""
+    """The numbers of workflows, and of events of each."""
 
     workflows: int
     events_each: int
@@ -142,7 +142,7 @@ def _workflows(crowd: Crowd) -> str:
 
 
 class Shop(Connector):
-    """An outside that does everything at once, and counts."""
+    """An outside service that answers at once, and counts."""
 
     name = "shop"
 
@@ -192,7 +192,7 @@ export default Keep.workflow({
 
 
 class Template(NamedTuple):
-    """What the runtime makes of the script."""
+    """The rows that the runtime writes for the script."""
 
     version: ScriptVersion
     handlers: list[Handler]
@@ -200,7 +200,7 @@ class Template(NamedTuple):
 
 
 def fill(path: Path, workflows: int, events_each: int) -> None:
-    """Write so many deployed workflows into a new file: one is deployed elsewhere, and what that wrote is repeated.
+    """Write deployed workflows into a new file: one is deployed elsewhere, and its rows are repeated.
 
     Their producers are due tomorrow; their events are pending.
     """
@@ -256,7 +256,7 @@ def _order(number: int, ids: Ids) -> Publish:
 
 
 def measure(prepared: Path, mode: Mode, crowd: Crowd) -> Result:
-    """Let a runtime work through everything in a copy of a file."""
+    """Let a runtime process all events in a copy of a file."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "keep.db"
         shutil.copyfile(prepared, path)
@@ -293,7 +293,7 @@ async def _measure(path: Path, mode: Mode, crowd: Crowd, syncs: "CountingVfs", m
 
 
 def _times(ends: Sequence["End"], started: float) -> Iterator[float]:
-    """How long each run took, from the end of the one before it in its workflow."""
+    """The time of each run, from the end of the one before it in its workflow."""
     last: dict[str, float] = {}
     for end in ends:
         yield end.at - last.get(end.workflow_id, started)
@@ -301,7 +301,7 @@ def _times(ends: Sequence["End"], started: float) -> Iterator[float]:
 
 
 class Usage(NamedTuple):
-    """What has been used so far. Seconds of CPU."""
+    """Resources used so far; CPU in seconds."""
 
     host_s: float
     loop_s: float
@@ -322,8 +322,8 @@ class Usage(NamedTuple):
 
 
 def _sandbox_s(keep: Keep) -> float:
-    """CPU of the zygote, of what it has reaped, and of the workers that live."""
-    # The pool is nobody's business but the runtime's; only here does it matter which processes are its own.
+    """CPU time of the zygote, of its ended workers, and of the living ones."""
+    # The pool is private to the runtime; only this benchmark needs its process ids.
     stats = keep._host.pool.stats
     if stats.zygote_pid is None:
         return 0.0
@@ -344,7 +344,7 @@ class End(NamedTuple):
 
 
 class Meter:
-    """What the storage and the reader did, and when runs came to their end."""
+    """The work of the storage and the reader, and the end times of runs."""
 
     def __init__(self) -> None:
         self.storage_s = 0.0
@@ -353,7 +353,7 @@ class Meter:
         self.ends: list[End] = []
 
     def committed(self, batch: Sequence[Operation[Any]], outcomes: Sequence[OperationOutcome], cpu_s: float) -> None:
-        """Called in the storage's thread, and nowhere else."""
+        """Called only in the storage's thread."""
         self.storage_s += cpu_s
         self.commits += 1
         at = time.perf_counter()
@@ -366,7 +366,7 @@ class Meter:
 
 @contextmanager
 def metered() -> Iterator[Meter]:
-    """Inside, a runtime that opens has a store that says what it does. It is a store as any other."""
+    """Give runtimes opened inside the block a store that counts its work."""
     meter = Meter()
 
     class MeteredStore(Store):
@@ -411,7 +411,7 @@ class MeteredReader:
 
 
 class CountingVfs(apsw.VFS):
-    """SQLite's own file system, and how often it was asked to sync."""
+    """SQLite's own file system, with a count of its syncs."""
 
     NAME: Final = "bench-counting"
 
@@ -436,7 +436,7 @@ class CountingFile(apsw.VFSFile):
 
 @contextmanager
 def counted_syncs() -> Iterator[CountingVfs]:
-    """Inside, whatever is opened is counted. The first in the list of SQLite is its default."""
+    """Count the syncs of files opened inside the block, by making this the default VFS."""
     vfs = CountingVfs(apsw.vfs_names()[0])
     try:
         yield vfs

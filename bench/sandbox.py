@@ -1,4 +1,4 @@
-"""What one invocation costs: a kept worker, a worker used once, and a thread in the host, side by side."""
+"""The cost of one invocation: in a kept worker, in a worker used once, and in a thread of the host."""
 
 import gc
 import os
@@ -46,7 +46,7 @@ export default Keep.workflow({
 
 
 def script(size_bytes: int) -> str:
-    """A script of about this size, whose code is real functions, not padding."""
+    """A script of about this size, of real functions and not padding."""
     lines = [_HANDLER]
     written = len(_HANDLER)
     while written < size_bytes:
@@ -82,7 +82,7 @@ Result = dict[str, float]
 
 
 class Size(NamedTuple):
-    """How many invocations of a kind, and how many workflows that are new."""
+    """The numbers of invocations of each kind, and of new workflows."""
 
     invocations: int
     first: int
@@ -127,7 +127,7 @@ def _goals(report: Report, kept: Result, thread: Result, first: Result) -> None:
 
 
 async def _measure(source: str, calls: int, count: int, policy: PoolPolicy | None) -> Result:
-    """`count` invocations of one workflow, one after another."""
+    """Time `count` invocations of one workflow, one after another."""
     invocation = _invocation(source, calls)
     mode = "jailed" if policy is not None else "thread"
     async with SandboxPool.open(mode=mode, policy=policy) as pool:  # type: ignore[arg-type]  # one of the two
@@ -144,7 +144,7 @@ async def _measure(source: str, calls: int, count: int, policy: PoolPolicy | Non
 
 
 async def _beside_loops(count: int) -> Result:
-    """The same, while two workflows loop for ever, and with the longest gap of the event loop."""
+    """The same, beside two workflows in endless loops, with the longest gap of the event loop."""
     invocation = _invocation(script(300), 1)
     endless = Invocation(
         source="export default Keep.workflow({producers: {poll() { for (;;); }}});",
@@ -179,7 +179,7 @@ async def _beside_loops(count: int) -> Result:
 
 
 async def _first_invocations(count: int) -> Result:
-    """The first invocation of each of many workflows, at a pace at which a spare is there before it is needed."""
+    """Time the first invocation of many workflows, slowly enough for a spare worker to be ready each time."""
     invocation = _invocation(script(300), 1)
     times: list[float] = []
     async with SandboxPool.open(policy=PoolPolicy(spares=2)) as pool:
@@ -210,7 +210,7 @@ def _invocation(source: str, calls: int) -> Invocation:
 
 
 def _cpu_s(pool: SandboxPool) -> float:
-    """CPU of this process, of the zygote and what it has reaped, and of the workers that live."""
+    """CPU time of this process, of the zygote and its ended workers, and of the living ones."""
     used = time.process_time()
     stats = pool.stats
     if stats.zygote_pid is not None:

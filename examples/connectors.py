@@ -1,4 +1,4 @@
-"""Two connectors that live in memory: a mailbox and a spreadsheet. What a script does to them can be read in Python.
+"""Two connectors in memory, a mailbox and a spreadsheet: Python code can see what a script did to them.
 
 `Gmail(mails)` and `Sheets()` are `ctx.gmail` and `ctx.sheets`. Use them to try a script, or as a pattern.
 """
@@ -97,7 +97,7 @@ class Sheets(Connector):
         self._row_ids = count(1)
 
     def rows_of(self, spreadsheet_id: str) -> list[list[str]]:
-        """What is in a spreadsheet, for Python."""
+        """The rows of a spreadsheet, for Python."""
         return [row.values for row in self._sheets[spreadsheet_id]]
 
     @read

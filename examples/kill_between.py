@@ -1,8 +1,8 @@
-"""Kill a process between "it was done" and "it was recorded", start again, and see what is known.
+"""Kill a process after an effect and before its record, start again, and see what is known.
 
-An order is paid and confirmed by an automation. The first process is killed with SIGKILL when the bank has the payment:
-the bank can be asked. The second one is killed when the confirmation has left: a mail cannot be asked about, so a
-person is. What happened outside is counted in a file outside the database.
+A workflow pays and confirms an order. The first process is killed with SIGKILL when the bank has the payment: the bank
+can be asked. The second one is killed when the confirmation has been sent: a mail cannot be checked, so a person is
+asked. Effects are counted in a file outside the database.
 Run it: `python examples/kill_between.py`.
 """
 
@@ -53,19 +53,19 @@ export default Keep.workflow({
 
 
 class Outside:
-    """The world: a file that survives every process. `deadly` is the effect after which this process is killed."""
+    """The outside: a file that survives every process. `deadly` is the effect after which this process is killed."""
 
     def __init__(self, path: Path, deadly: str) -> None:
         self.path = path
         self._deadly = deadly
 
     def happened(self, what: str) -> list[str]:
-        """What there is of one kind."""
+        """The effects of one kind."""
         lines = self.path.read_text("utf-8").splitlines() if self.path.exists() else []
         return [line for line in lines if line.startswith(what)]
 
     def do(self, what: str, key: str) -> None:
-        """Something happens; and perhaps nobody lives to tell."""
+        """Have an effect, and be killed if it is the deadly one."""
         with self.path.open("a", encoding="utf-8") as file:
             file.write(f"{what} {key}\n")
         if what == self._deadly:
@@ -101,13 +101,13 @@ class Mail(Connector):
 
 
 async def live(folder: Path, deadly: str) -> None:
-    """One life of the runtime. With something deadly in its way it does not return."""
+    """Run the runtime once. It does not return if a deadly effect happens."""
     outside = Outside(folder / "outside.txt", deadly)
     async with keep_actors.open(folder / "keep.db", connectors=[Bank(outside), Mail(outside)]) as keep:
         await keep.deploy(SCRIPT, grants="declared")
         await keep.publish("orders", "order.new", message_id="7", title="Order 7")
         await keep.wait_idle()
-        known = {"applied": "the bank was asked: it has it", "indeterminate": "nobody knows"}
+        known = {"applied": "the bank was asked: it has it", "indeterminate": "the outcome is unknown"}
         for output in reversed(await keep.outputs("orders")):
             print(f"  {output.call:<10} {output.status}: {known[output.status]}")
         for question in await keep.unknowns():
@@ -121,7 +121,7 @@ async def live(folder: Path, deadly: str) -> None:
 
 
 def main() -> None:
-    # What is logged in a life (that a run was cut off, that an outcome is unknown) is told here in its own words.
+    # Logged warnings about interrupted runs and unknown outcomes are expected here.
     logging.disable(logging.CRITICAL)
     if len(sys.argv) > 1:
         anyio.run(live, Path(sys.argv[1]), sys.argv[2])

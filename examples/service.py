@@ -1,4 +1,4 @@
-"""keep-actors inside a web service: what a webhook is told becomes an event, and a workflow files each in a sheet.
+"""keep-actors inside a web service: each call of a webhook becomes an event, and a workflow files it in a sheet.
 
 Run it with `uvicorn examples.service:app`, then
 `curl localhost:8000/events/order.paid -d '{"messageId": "o-1", "title": "Order o-1", "payload": {"total": 12}}'`.
@@ -47,7 +47,7 @@ class NewEvent(msgspec.Struct, rename="camel"):
 
 @asynccontextmanager
 async def lifespan(_: Starlette) -> AsyncIterator[dict[str, Any]]:
-    """The runtime lives as long as the service; when that ends, runs under way come to their end first."""
+    """Run the runtime as long as the service; at the end, active runs may finish."""
     async with keep_actors.open(os.environ.get("KEEP_DB", "orders.db"), connectors=[Sheets()]) as keep:
         await keep.deploy(SCRIPT, workflow="orders", grants="declared")
         yield {"keep": keep}  # `request.state.keep`

@@ -1,6 +1,6 @@
-"""How often something happens outside when the process dies around the call: here, and on DBOS beside it.
+"""Count the effects of a call when its process is killed around it, beside DBOS.
 
-This one is a promise and not only a measurement: two effects, or a lost event, and the exit code is 1.
+A promise and not only a measurement: after two effects, or a lost event, the exit code is 1.
 """
 
 import importlib.metadata
@@ -42,7 +42,7 @@ LEAVES_OUT: Final = (
 SEED: Final = 7
 RANDOM: Final = "at a random time in the call"
 WINDOW_S: Final = 2 * LATENCY_S + 0.02
-"""From the beginning of the call until its answer is surely recorded, on a quiet machine."""
+"""From the start of the call until its answer is certainly recorded, on a quiet machine."""
 
 COLUMNS: Final = (
     Column("killed", "killed", width=36),
@@ -61,7 +61,7 @@ COLUMNS: Final = (
 
 
 class Size(NamedTuple):
-    """How often each moment, and how many random times."""
+    """The numbers of kills at each moment, and at random times."""
 
     repetitions: int
     at_random: int
@@ -72,7 +72,7 @@ QUICK: Final = Size(repetitions=1, at_random=1)
 
 
 class Stories(NamedTuple):
-    """Whom it happens to."""
+    """The systems that are killed."""
 
     checks: Story
     cannot: Story
@@ -93,12 +93,12 @@ def run(report: Report, *, quick: bool) -> None:
     rows[RANDOM] = [Kill(after_s=rng.uniform(0, WINDOW_S)) for _ in range(size.at_random)]
     table = report.table("effects", "What happened outside, after a kill and a restart", COLUMNS)
     ours: list[Audit] = []
-    # Most of a life on DBOS is spent waiting for its queue to be looked at: more lives than cores.
+    # DBOS spends most of the time waiting for its queue to be polled, so run more processes than cores.
     with ThreadPoolExecutor(2 * (os.cpu_count() or 1)) as pool:
-        under_way = {name: _start(pool, stories, kills) for name, kills in rows.items()}
+        started = {name: _start(pool, stories, kills) for name, kills in rows.items()}
         for name, kills in rows.items():
             report.progress(f"killed {name}, {len(kills)} times each")
-            checks, cannot, dbos = ([each.result() for each in futures] for futures in under_way[name])
+            checks, cannot, dbos = ([each.result() for each in futures] for futures in started[name])
             ours += checks + cannot
             table.row(
                 killed=name,
@@ -140,7 +140,7 @@ def _promises(report: Report, ours: Sequence[Audit]) -> None:
 
 
 def _range(effects: Sequence[int]) -> str | None:
-    """`1`; `0 to 1` if it was not always the same; None if there is nothing to count."""
+    """`1`; `0 to 1` if they differ; None if there are none."""
     if not effects:
         return None
     least, most = min(effects), max(effects)

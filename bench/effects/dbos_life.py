@@ -1,7 +1,7 @@
-"""One life of the same job on DBOS with its SQLite system database. `python -m bench.effects.dbos_life PLAN`.
+"""One process of the same job on DBOS with its SQLite system database. `python -m bench.effects.dbos_life PLAN`.
 
-Its documented defaults: one workflow, one step, an executor that recovers what is pending when it is launched. A life
-that is to die starts the workflow; any other only launches, waits for the workflow's end, and says what it found.
+Uses the documented defaults: one workflow, one step, an executor that recovers pending work at launch. A process that
+will be killed starts the workflow; the other one only launches, waits for the workflow's end, and prints what it found.
 """
 
 import json
@@ -22,7 +22,7 @@ STEP: Final = "pay"
 
 
 class Plan(msgspec.Struct, frozen=True):
-    """What a life is told."""
+    """The options of the process."""
 
     folder: str
     publish: bool = False
@@ -31,7 +31,7 @@ class Plan(msgspec.Struct, frozen=True):
 
 
 def registered(outside: Outside, kill: Kill) -> Callable[[str], str]:
-    """The job, as DBOS has it. It has no record before a step, so there is nothing to be killed after."""
+    """The job on DBOS. DBOS records nothing before a step, so that moment does not exist."""
 
     @DBOS.step(name=STEP)
     def pay(order: str) -> str:
@@ -53,7 +53,7 @@ def registered(outside: Outside, kill: Kill) -> Callable[[str], str]:
 
 
 def recording(kill: Kill) -> Callable[..., None]:
-    """DBOS's own function that records the result of a step, with a moment before it and one after."""
+    """DBOS's function that records the result of a step, with a moment before and one after."""
     record = SystemDatabase.record_operation_result
 
     def around(self: SystemDatabase, result: Any, **more: Any) -> None:

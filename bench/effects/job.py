@@ -1,6 +1,6 @@
-"""The one job that every system here is given: an order is paid by appending a line to a file that no database knows.
+"""The job of all systems here: pay an order by appending a line to a file outside any database.
 
-A process that is to die does so by its own SIGKILL, at a named moment around that call or at a random time in it.
+A process kills itself with SIGKILL, at a named moment around that call or at a random time in it.
 """
 
 import os
@@ -14,11 +14,11 @@ from typing import Final, NamedTuple, NoReturn
 ORDER: Final = "order-7"
 ANSWER: Final = "paid"
 LATENCY_S: Final = 0.02
-"""How long the call is under way before its effect, and how long its answer is after it."""
+"""The time from the call to its effect, and from the effect to the answer."""
 
 
 class Moment(StrEnum):
-    """When the process dies. In the order in which they come."""
+    """The moments at which a process dies, in order."""
 
     BEFORE_RECORD = "before the ledger write"
     RECORDED = "after it, before the call"
@@ -29,24 +29,24 @@ class Moment(StrEnum):
 
 
 class Kill(NamedTuple):
-    """When a life ends: at a moment, or so long after its call began. Neither: it comes to its end."""
+    """The time of a kill: at a moment, or `after_s` after the call began. Neither: the process is not killed."""
 
     moment: Moment | None = None
     after_s: float | None = None
 
     def reached(self, moment: Moment) -> None:
-        """This moment has come. Whoever was to die then does not return."""
+        """Die if this is the moment."""
         if moment is self.moment:
             die()
 
     def call_begins(self) -> None:
-        """Whoever is to die at a random time has not long to live."""
+        """Start the timer of a random kill."""
         if self.after_s is not None:
             threading.Thread(target=_die_after, args=(self.after_s,), daemon=True).start()
 
 
 def die() -> NoReturn:
-    """The way the kernel ends a process: nothing is flushed, closed or said."""
+    """Kill this process: nothing is flushed or closed."""
     os.kill(os.getpid(), signal.SIGKILL)
     raise AssertionError("a process does not outlive its SIGKILL")
 
@@ -57,13 +57,13 @@ def _die_after(seconds: float) -> None:
 
 
 class Outside:
-    """The service that is paid through: it does what it is asked as often as it is asked, and forgets nothing."""
+    """The payment service. It does not deduplicate requests."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
 
     def pay(self, order: str, key: str) -> None:
-        """One line for each effect, on the disk before it counts as one."""
+        """Append a line for the effect, and sync it."""
         file = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
         try:
             os.write(file, f"{order} {key}\n".encode())
@@ -72,5 +72,5 @@ class Outside:
             os.close(file)
 
     def payments(self) -> list[str]:
-        """Every effect there ever was."""
+        """All effects so far."""
         return self._path.read_text("utf-8").splitlines() if self._path.exists() else []

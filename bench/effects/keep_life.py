@@ -1,7 +1,7 @@
-"""One life of a keep-actors runtime on a real file. `python -m bench.effects.keep_life PLAN`, a JSON object.
+"""One process of a keep-actors runtime on a real file. `python -m bench.effects.keep_life PLAN`, a JSON object.
 
-A life that is to die publishes the order and works on it. Any other only opens the file and works until nothing is left
-to do, says what it found, and then passes on what a person says about a call of which nobody knows whether it happened.
+A process that will be killed publishes the order and works on it. The other one only opens the file, works until
+nothing is left to do, prints what it found, and then passes on a person's verdict about a call of unknown outcome.
 """
 
 import json
@@ -27,14 +27,14 @@ TOPIC: Final = "order.paid"
 POLICY: Final = Policy(
     retry=Backoff(first_ms=10, cap_ms=50), reconcile=Backoff(first_ms=10, cap_ms=50, attempts_max=12)
 )
-"""Whoever waits for a table does not wait ten seconds for a second attempt, nor for a second look."""
+"""Short waits, so that the benchmark does not wait ten seconds for each retry."""
 TIMEOUT_MS: Final = 1_000
-"""Many times as long as a call takes. What a bank does not have is believed only after that, counted from the start."""
+"""Many times as long as a call takes. Only after this time does a missing payment prove that it did not happen."""
 PATIENCE_S: Final = 20
 
 
 class Plan(msgspec.Struct, frozen=True):
-    """What a life is told."""
+    """The options of the process."""
 
     folder: str
     can_check: bool
@@ -45,7 +45,7 @@ class Plan(msgspec.Struct, frozen=True):
 
 
 class Bank(Connector):
-    """Two ways to pay: after one the bank can be asked whether it happened, after the other it cannot."""
+    """Two ways to pay: the outcome of one can be checked later, that of the other cannot."""
 
     name = "bank"
 
@@ -93,7 +93,7 @@ class KillAt:
                 self._kill.reached(Moment.ANSWERED)
                 self._is_answered = True
             case Point.COMMITTED if self._is_answered:
-                # The first commit after the answer holds it: nothing else is under way in this runtime.
+                # The first commit after the answer contains it: no other run is active in this runtime.
                 self._kill.reached(Moment.AFTER_RECORD)
             case _:
                 pass
@@ -133,7 +133,7 @@ async def live(plan: Plan) -> None:
         say(await state(keep))
         while verdict := (await anyio.to_thread.run_sync(sys.stdin.readline)).strip():
             for question in await keep.unknowns():
-                assert verdict in ("happened", "did_not_happen"), f"a person says whether it happened, not {verdict!r}"
+                assert verdict in ("happened", "did_not_happen"), f"not a verdict: {verdict!r}"
                 result = ANSWER if verdict == "happened" else None
                 await keep.resolve(question.mutation_id, verdict, by="ann", result=result)
             await settle(keep)
@@ -141,7 +141,7 @@ async def live(plan: Plan) -> None:
 
 
 async def settle(keep: Keep) -> None:
-    """Wait until nothing is left to do. A second attempt is due a moment later; one that never comes is not awaited."""
+    """Wait until nothing is left to do, including retries that are due soon, but at most `PATIENCE_S`."""
     with anyio.move_on_after(PATIENCE_S):
         while True:
             await keep.wait_idle()
@@ -155,7 +155,7 @@ async def settle(keep: Keep) -> None:
 
 
 async def state(keep: Keep) -> dict[str, Any]:
-    """What a person would see."""
+    """The status of the event, and the number of questions to a person."""
     events = {event.message_id: event.status for event in await keep.events(WORKFLOW, TOPIC)}
     return {"event": events.get(ORDER), "questions": len(await keep.unknowns())}
 
@@ -165,5 +165,5 @@ def say(what: dict[str, Any]) -> None:
 
 
 if __name__ == "__main__":
-    logging.disable(logging.CRITICAL)  # that a run was cut off and an outcome is unknown is what the table says
+    logging.disable(logging.CRITICAL)  # interrupted runs and unknown outcomes are expected here
     anyio.run(live, msgspec.json.decode(sys.argv[1], type=Plan))

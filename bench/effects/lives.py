@@ -1,6 +1,6 @@
-"""Processes that are killed, started again and audited: what is outside is counted, and the file itself is asked.
+"""Kill processes, start them again and audit them: count the effects outside, and examine the file.
 
-That a kill struck where it was meant to is checked in the file that the dead process left, before anyone opens it.
+The file of a killed process is checked before it is opened again: the kill must have come at the intended moment.
 """
 
 import json
@@ -27,27 +27,27 @@ ROOT: Final = Path(__file__).parents[2]
 
 
 class Audit(NamedTuple):
-    """What one story came to."""
+    """The result of one story."""
 
     effects: int
-    """Outside, when nothing was left to do and nobody had been asked."""
+    """Effects outside when nothing was left to do, before a person answered."""
     asks: bool
-    """A person is asked whether it happened."""
+    """True if a person is asked about the outcome."""
     lost: bool
-    """Neither done, nor held with a question."""
+    """True if the event is neither done nor held with a question."""
     effects_at_last: int
-    """Outside, when a person who had looked had answered."""
+    """Effects outside after a person has looked and answered."""
 
 
 Story = Callable[[Kill], Audit]
 
 
 class Broken(Exception):
-    """The measurement itself went wrong."""
+    """The measurement itself failed."""
 
 
 def keep_story(can_check: bool, sandbox: PoolMode) -> Story:
-    """A keep-actors runtime that is killed, and started again."""
+    """A keep-actors runtime that is killed and started again."""
 
     def story(kill: Kill) -> Audit:
         with tempfile.TemporaryDirectory() as name:
@@ -60,7 +60,7 @@ def keep_story(can_check: bool, sandbox: PoolMode) -> Story:
                 effects, asks = len(outside.payments()), found["questions"] > 0
                 is_held = found["event"] == EventStatus.RESERVED and asks
                 last = found
-                if asks:  # the person looks into the file, and says what is there
+                if asks:  # the person looks into the file and answers truthfully
                     last = _said(process, "happened" if effects else "did_not_happen")
                 _end(process)
             healthy = examine(folder / "keep.db")
@@ -94,7 +94,7 @@ KEEP_RECORDS: Final[dict[Moment, object]] = {
     Moment.ANSWERED: MutationStatus.IN_FLIGHT,
     Moment.AFTER_RECORD: MutationStatus.APPLIED,
 }
-"""What the ledger of a process that died then has about the call."""
+"""The status of the call in the ledger after a kill at each moment."""
 
 DBOS_RECORDS: Final[dict[Moment, object]] = {
     Moment.BEFORE_RECORD: 0,
@@ -103,7 +103,7 @@ DBOS_RECORDS: Final[dict[Moment, object]] = {
     Moment.ANSWERED: 0,
     Moment.AFTER_RECORD: 1,
 }
-"""How many results of steps DBOS has then. Before a step it records nothing, so one moment is not there."""
+"""The number of step results in DBOS after a kill at each moment. It records nothing before a step."""
 
 
 def _struck(kill: Kill, found: object, expected: dict[Moment, object]) -> None:
@@ -126,7 +126,7 @@ def _dbos_record(folder: Path) -> int:
 
 
 def _dies(module: str, plan: dict[str, Any], kill: Kill) -> None:
-    """A life that ends at its moment. One with a random time may have come to its end first."""
+    """Run a process until it is killed. With a random time it may finish first."""
     with _life(module, {**plan, "publish": True, **kill._asdict()}) as process:
         _, words = process.communicate()
     ends = (-signal.SIGKILL,) if kill.moment is not None else (-signal.SIGKILL, 0)
@@ -146,7 +146,7 @@ def _life(module: str, plan: dict[str, Any]) -> Iterator["subprocess.Popen[str]"
 
 
 def _said(process: "subprocess.Popen[str]", verdict: str | None = None) -> dict[str, Any]:
-    """The next thing it says, after it was told this."""
+    """Send a verdict, if any, and return the next line of output."""
     assert process.stdin, "it was opened with a pipe"
     assert process.stdout, "it was opened with a pipe"
     if verdict is not None:

@@ -1,4 +1,4 @@
-"""The storage under load: group commit beside the least that SQLite could do, and beside the obvious way."""
+"""The storage under load: group commit, beside the minimum that SQLite has to do, and beside the obvious way."""
 
 import sqlite3
 import tempfile
@@ -31,7 +31,7 @@ LEAVES_OUT: Final = (
 
 
 class Size(NamedTuple):
-    """How much of everything."""
+    """The sizes of all parts."""
 
     crowds: tuple[Crowd, ...]
     memory: memory.Size
@@ -67,7 +67,7 @@ def measure(report: Report, size: Size) -> None:
                 "fsync_us": machine.fsync_us(Path(folder)),
             },
         )
-    # Memory first, before the recordings of the others have been through this process.
+    # Memory first, before the recordings of the others take memory.
     memory.run(report, size.memory)
     throughput.run(report, size.crowds)
     scale.run(report, size.scale)

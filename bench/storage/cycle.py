@@ -18,7 +18,7 @@ PAYLOAD: Final = '{"order":48213,"customer":"Jane Doe","lines":[{"sku":"A-1","co
 
 
 class Caller(NamedTuple):
-    """One workflow with an open session, and whoever drives it."""
+    """One workflow with an open session, and its driver."""
 
     workflow_id: str
     session_id: str
@@ -29,7 +29,7 @@ def new_callers(count: int, ids: Ids) -> list[Caller]:
 
 
 def deploy(caller: Caller, ids: Ids) -> list[Operation[Any]]:
-    """What happens to a workflow before its first cycle, which finds one event to reserve."""
+    """The operations before the first cycle of a workflow, which finds one event to reserve."""
     version_id = ids.new("ver")
     return [
         ops.CreateWorkflow(caller.workflow_id, "Orders to rows"),

@@ -1,7 +1,7 @@
-"""The floor: the statements of a run of ours, in the same batches, by plain APSW in one thread. Nothing else.
+"""The floor: only the statements of one of our runs, in the same batches, by plain APSW in one thread.
 
-The statements come from doing the same operations once more, at the same times, on a database that writes down
-what it is asked. The replay begins, executes, fetches and commits: whoever wants these rows cannot do less.
+The statements are recorded by doing the same operations again, at the same times. The replay begins, executes, fetches
+and commits: the minimum work for these rows.
 """
 
 import re
@@ -26,7 +26,7 @@ _PARAMETER: Final = re.compile(r"(?<!\w):(\w+)")
 
 
 class Step(NamedTuple):
-    """One statement and what is bound to it; whether its rows are wanted."""
+    """One statement with its parameters; `fetch` if its rows are used."""
 
     sql: str
     params: dict[str, Any]
@@ -34,11 +34,11 @@ class Step(NamedTuple):
 
 
 Script = list[list[Step]]
-"""Statements by batch: what stands between one BEGIN and its COMMIT."""
+"""Statements by batch, one transaction each."""
 
 
 class Recording(NamedTuple):
-    """What a run of ours asked of its database, and how many rows each table had in the end."""
+    """The statements of one of our runs, and the number of rows of each table at the end."""
 
     setup: Script
     cycles: Script
@@ -66,7 +66,7 @@ def statements_of(history: History) -> Script:
 
 
 class RecordingDatabase:
-    """A database in memory that writes down every statement of every transaction."""
+    """A database in memory that records all statements by transaction."""
 
     def __init__(self) -> None:
         self.script: Script = []
@@ -93,7 +93,7 @@ class RecordingDatabase:
 
 
 class RecordingTransaction:
-    """A transaction that writes down its statements."""
+    """A transaction that records its statements."""
 
     def __init__(self, transaction: Transaction, steps: list[Step]) -> None:
         self._transaction = transaction
@@ -120,7 +120,7 @@ class RecordingTransaction:
         self._transaction.release()
 
     def undo(self) -> None:
-        raise AssertionError("nothing is refused in a run that is recorded")
+        raise AssertionError("no operation is refused in a recorded run")
 
     def _write_down(self, query: str, params: SqlParams, *, fetch: bool) -> None:
         bound = {name: _plain(params[name]) for name in _parameters(query)}
@@ -133,7 +133,7 @@ def _parameters(query: str) -> tuple[str, ...]:
 
 
 def _plain(value: Any) -> Any:
-    """An enum as the text it is stored as, a truth value as its number: drivers bind those fastest."""
+    """An enum as text and a bool as int: drivers bind those fastest."""
     if isinstance(value, str):
         return str.__str__(value)
     return int(value) if isinstance(value, bool) else value
@@ -144,9 +144,9 @@ def without_savepoints(script: Script) -> Script:
 
 
 def replay(path: Path, recording: Recording) -> Measured:
-    """Execute a recording on a new file with the schema and the settings of ours; only the cycles are timed."""
+    """Execute a recording on a new file with our schema and settings; only the cycles are timed."""
     database = SqliteDatabase.open(str(path), now=wall_clock())
-    # The very connection that the store would use, so that no setting of it can differ.
+    # The connection that the store would use, with the same settings.
     connection = database._connection
     execute(connection, recording.setup)
     with own_garbage_only():
@@ -154,12 +154,12 @@ def replay(path: Path, recording: Recording) -> Measured:
         execute(connection, recording.cycles)
         seconds = time.perf_counter() - start
     database.close()
-    assert row_counts(path) == recording.row_counts, "a replay that leaves other rows did other work"
+    assert row_counts(path) == recording.row_counts, "a replay leaves the same rows"
     return Measured(recording.row_counts["runs"], seconds, len(recording.cycles))
 
 
 def execute(connection: apsw.Connection, script: Script) -> None:
-    """Each batch in one transaction, as fast as Python can."""
+    """Execute each batch in one transaction, as fast as Python can."""
     step = connection.cursor().execute
     for batch in script:
         step("BEGIN IMMEDIATE")
@@ -172,7 +172,7 @@ def execute(connection: apsw.Connection, script: Script) -> None:
 
 
 def row_counts(path: Path) -> dict[str, int]:
-    """How many rows each table of a file has."""
+    """The number of rows of each table of a file."""
     connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)
     try:
         tables = connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'").fetchall()

@@ -1,6 +1,6 @@
-"""Whether memory stays flat over many cycles.
+"""Check that memory stays flat over many cycles.
 
-SQLite's own memory is told apart: its page cache grows with the file up to a limit that we set, and that is no leak.
+SQLite's own memory is shown separately: its page cache grows with the file up to a limit that we set.
 """
 
 import gc
@@ -32,14 +32,14 @@ COLUMNS: Final = (
 
 
 class Size(NamedTuple):
-    """How many callers, and how many cycles of all of them together."""
+    """The numbers of callers, and of cycles of all callers together."""
 
     callers: int
     cycles: int
 
 
 class Sample(NamedTuple):
-    """The memory of this process after so many cycles."""
+    """The memory of this process after a number of cycles."""
 
     cycles: int
     resident_mib: float
@@ -89,7 +89,7 @@ def _judge(report: Report, start: Sample, end: Sample) -> None:
     kib = (end.rest_mib - start.rest_mib) * 1024 / ((end.cycles - start.cycles) / 1000)
     report.note(f"From {start.cycles:,} to {end.cycles:,} cycles: {kib:+.2f} KiB per 1,000 cycles outside SQLite.")
     if end.sqlite_mib > start.sqlite_mib * (1 + GROWTH_MAX):
-        report.note("The page cache was still filling; what the allocator adds to it counts as growth here.")
+        report.note("The page cache was still filling; the allocator's overhead for it counts as growth here.")
     if growth > GROWTH_MAX:
         grown = (end.objects - start.objects).most_common(5)
         report.note("More objects than before: " + ", ".join(f"{name} +{count:,}" for name, count in grown))

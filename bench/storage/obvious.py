@@ -1,7 +1,7 @@
 """The same cycle in the obvious way: aiosqlite, one statement per await, one commit per operation.
 
-All callers share one connection, and a lock keeps their transactions apart. The statements and what is bound to
-them are those of ours, without savepoints; the SQLite under it is the interpreter's own.
+All callers share one connection, and a lock keeps their transactions apart. The statements and parameters are ours,
+without savepoints; the SQLite library is the interpreter's.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ from keep_storage import Ids, Operation, wall_clock
 from keep_storage.sqlite import SqliteDatabase
 
 PRAGMAS: Final = ("synchronous", "foreign_keys", "cache_size", "temp_store", "journal_size_limit")
-"""Settings of a connection that are not kept in the file. The write-ahead log is."""
+"""Settings of a connection that are not kept in the file."""
 
 
 class Work(NamedTuple):
@@ -31,7 +31,7 @@ class Work(NamedTuple):
 
 
 def prepare(callers: int, cycles_each: int) -> Work:
-    """The statements of so many cycles, operation by operation."""
+    """The statements of these cycles, operation by operation."""
     ids = Ids(wall_clock)
     members = new_callers(callers, ids)
     setup: list[Operation[Any]] = [each for caller in members for each in deploy(caller, ids)]

@@ -19,7 +19,7 @@ Batch = Sequence[Operation[Any]]
 
 
 class Measured(NamedTuple):
-    """What so many cycles took, whoever ran them."""
+    """The time and the commits of a number of cycles."""
 
     cycles: int
     seconds: float
@@ -35,19 +35,19 @@ class Measured(NamedTuple):
 
 
 class History(NamedTuple):
-    """What a store was given, and when: enough to do the same again. The first batch deploys the workflows."""
+    """The batches of a store and their times: enough to repeat them. The first batch deploys the workflows."""
 
     batches: list[Batch]
     times: list[Millis]
 
 
 class RecordingStore:
-    """A store that remembers what it was given, for the price of one append per batch."""
+    """A store that records its batches, at the cost of one append each."""
 
     def __init__(self, path: Path) -> None:
         self.history = History([], [])
         self._store = Store.open(path, self._clock)
-        self.history.times.clear()  # opening looks at the clock, too
+        self.history.times.clear()  # opening reads the clock, too
 
     def _clock(self) -> Millis:
         now = wall_clock()
@@ -69,7 +69,7 @@ class RecordingStore:
 
 
 class Crowd:
-    """So many callers at one storage actor. Their cycles go on where they were left."""
+    """A number of callers of one storage actor. Each `run` continues their cycles."""
 
     def __init__(self, store: Commits, callers: int) -> None:
         self._actor = StorageActor(store)
@@ -81,19 +81,19 @@ class Crowd:
 
     @property
     def cycles(self) -> int:
-        """How many cycles all callers together have run."""
+        """The number of cycles of all callers together."""
         return self._cycles_done * len(self._callers)
 
     @asynccontextmanager
     async def at_work(self) -> AsyncIterator[None]:
-        """Inside, the storage actor runs."""
+        """Run the storage actor during the block."""
         async with anyio.create_task_group() as group:
             group.start_soon(self._actor.run)
             yield
             self._actor.stop()
 
     async def run(self, cycles_each: int) -> Measured:
-        """Let every caller run so many cycles."""
+        """Let each caller run `cycles_each` cycles."""
         commits = self._actor.commits
         start = time.perf_counter()
         async with anyio.create_task_group() as group:

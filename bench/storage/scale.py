@@ -1,8 +1,8 @@
-"""Whether peek, publish and claim care how large a topic is.
+"""Compare peek, publish and claim in a small and a large topic.
 
-The older half of the events is consumed already, as in a topic with a history; message ids are random, so that
-neighbours in the topic are not neighbours in its index. The commit is timed apart from the operation: it costs
-what the disk costs, and more when the touched pages lie far from each other.
+The older half of the events is consumed, as in a topic with a history; message ids are random, so that neighbours in
+the topic are not neighbours in its index. The commit is timed separately: it depends on the disk, and takes longer if
+the changed pages are far apart.
 """
 
 import itertools
@@ -49,7 +49,7 @@ COLUMNS: Final = (
 
 
 class Size(NamedTuple):
-    """How many events the topics have, and how often they are compared."""
+    """The numbers of events in the topics, and of comparisons."""
 
     small: int
     large: int
@@ -68,7 +68,7 @@ class Timed(NamedTuple):
 
 
 class Pair(NamedTuple):
-    """Neighbours in time."""
+    """Two measurements made one after the other."""
 
     small: Timed
     large: Timed
@@ -105,7 +105,7 @@ def _compare(folder: Path, size: Size) -> dict[str, list[Pair]]:
     pairs: dict[str, list[Pair]] = {operation: [] for operation in OPERATIONS}
     with Topic(folder / "large.db", size.large, rng) as large:
         for number in range(size.rounds):
-            # What is timed appends, so the small topic is made anew to stay small.
+            # Timed operations append events, so the small topic is made again to stay small.
             with Topic(folder / f"small-{number}.db", size.small, rng) as small:
                 for operation, timed in OPERATIONS.items():
                     pairs[operation].append(_pair(timed, small, large, large_first=number % 2 == 1))
@@ -120,7 +120,7 @@ def _pair(timed: Callable[["Topic"], Timed], small: "Topic", large: "Topic", *, 
 
 
 class Step(NamedTuple):
-    """The operation that is timed, and what must happen around it."""
+    """The timed operation, and the operations that have to come before and after."""
 
     before: tuple[Operation[Any], ...]
     timed: Operation[Any]
@@ -128,7 +128,7 @@ class Step(NamedTuple):
 
 
 class Topic:
-    """A file with one workflow, whose topic has so many events."""
+    """A file with one workflow, whose topic has `events` events."""
 
     def __init__(self, path: Path, events: int, rng: random.Random) -> None:
         self._events = events
@@ -168,7 +168,7 @@ class Topic:
         return f"order-{self._rng.getrandbits(64):016x}"
 
     def peek(self) -> Timed:
-        """A page of pending events, decoded, from anywhere in the topic."""
+        """Read a page of pending events from a random place in the topic."""
         taken: list[float] = []
         for _ in range(BATCH * BATCHES):
             after = self._rng.randrange(self._events - PEEK_DEFAULT)
@@ -179,12 +179,12 @@ class Topic:
         return Timed(statistics.median(taken) * 1e6)
 
     def publish(self) -> Timed:
-        """One new event by one operation."""
+        """Publish one event per operation."""
         steps = (self._publish() for _ in range(BATCH * BATCHES))
         return self._timed(steps)
 
     def claim(self) -> Timed:
-        """One event reserved by a run: the operation `prepared`. Its run starts before and commits after, untimed."""
+        """Reserve one event by a run: the operation `prepared`. The run's start and commit are not timed."""
         steps = (self._claim() for _ in range(BATCH * BATCHES))
         return self._timed(steps)
 

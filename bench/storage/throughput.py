@@ -1,7 +1,7 @@
 """Cycles per second at different numbers of callers: ours, the floor and the obvious way, side by side.
 
-Machines are noisy, so nothing is compared over time: a ratio is taken between neighbours in one round, the order
-within a round alternates, and the median of the rounds counts.
+Machines are noisy, so each ratio compares neighbours in one round, the order within a round alternates, and the median
+of the rounds counts.
 """
 
 import statistics
@@ -37,7 +37,7 @@ COLUMNS: Final = (
 
 
 class Crowd(NamedTuple):
-    """How many callers, how many cycles each, how often. With no cycles for aiosqlite, it is left out."""
+    """The numbers of callers, of cycles of each, and of rounds. Without cycles for aiosqlite, it is left out."""
 
     callers: int
     cycles_each: int
@@ -46,7 +46,7 @@ class Crowd(NamedTuple):
 
 
 class Round(NamedTuple):
-    """Neighbours in time."""
+    """Measurements made one after the other."""
 
     ours: Measured
     floor: Measured
@@ -99,7 +99,7 @@ def _median(rounds: list[Round], value: Callable[[Round], float | None]) -> floa
 
 def _rounds(crowd: Crowd) -> list[Round]:
     work = obvious.prepare(crowd.callers, crowd.aiosqlite_cycles_each) if crowd.aiosqlite_cycles_each else None
-    # A first run, not timed, warms up and says what the floor has to do.
+    # A first run, not timed, warms up and records the work of the floor.
     _, recording = _ours(crowd, None)
     rounds: list[Round] = []
     for number in range(crowd.rounds):
@@ -110,7 +110,7 @@ def _rounds(crowd: Crowd) -> list[Round]:
             bare = _floor(recording.without_savepoints())
             full = _floor(recording)
         else:
-            theirs = None  # takes longest, and once in two rounds is often enough
+            theirs = None  # the slowest; every second round is enough
             full = _floor(recording)
             bare = _floor(recording.without_savepoints())
             mine, recording = _ours(crowd, recording)
@@ -119,7 +119,7 @@ def _rounds(crowd: Crowd) -> list[Round]:
 
 
 def _ours(crowd: Crowd, recording: Recording | None) -> tuple[Measured, Recording]:
-    """One run of ours, and a recording with as many commits: the one there is, or that of this run."""
+    """One of our runs, and a recording with as many commits: the given one, or that of this run."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "ours.db"
         measured, history = ours.measure(path, crowd.callers, crowd.cycles_each)

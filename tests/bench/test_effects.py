@@ -10,7 +10,7 @@ from bench.effects.job import Kill, Moment
 from bench.effects.lives import Audit
 
 CHECKED = {"checks_effects": "1", "checks_asks": 0, "checks_lost": 0, "cannot_lost": 0, "cannot_at_last": "1"}
-"""What keep-actors promises in every row."""
+"""Promises of keep-actors in every row."""
 
 
 def test_effects_are_never_two_and_no_event_is_lost_wherever_a_process_is_killed(
