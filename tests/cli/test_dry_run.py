@@ -216,7 +216,7 @@ def test_which_workflow_is_meant_is_said_unless_the_script_is_the_one_that_runs(
     shell.write("new.js", SCRIPT.replace("order: prepared.data.id", 'order: "theirs"'))
     done = shell.dry_run("new.js")
     assert (done.returncode, done.stdout) == (1, "")
-    assert "error[name-taken]: there is a workflow 'shipping' already" in done.stderr
+    assert "error[name-taken]: the workflow 'shipping' (" in done.stderr
     assert "`--workflow`" in done.stderr
     assert shell.asked == 0
     assert shell.dry_run("new.js", "--workflow", "shipping").returncode == 0

@@ -44,7 +44,7 @@ async def test_a_script_with_the_name_of_a_workflow_does_not_replace_it() -> Non
         assert "already exists, with another script" in words
         assert "`workflow='flow'`" in words
         assert "`--workflow`" in words
-        assert "another name" in words
+        assert "rename the script" in words
         await box.publish("flow", "in", "one")
         await box.settle()
         assert fake.texts == ["one"]
