@@ -9,17 +9,8 @@ from collections.abc import Mapping
 import msgspec
 
 from keep_sandbox.checks import check, used_methods, warnings
-from keep_sandbox.declaration import (
-    PROBLEMS_SHOWN_MAX,
-    Code,
-    Inspection,
-    Path,
-    Problem,
-    RawDeclaration,
-    declared,
-    is_readable,
-    is_sound,
-)
+from keep_sandbox.declaration import PROBLEMS_SHOWN_MAX, Code, Inspection, Path, Problem
+from keep_sandbox.declaration_checks import RawDeclaration, declared, is_readable, is_sound
 from keep_sandbox.engine import Guest, LogSink
 from keep_sandbox.handlers import places_of_declaration
 from keep_sandbox.invocation import MethodKind

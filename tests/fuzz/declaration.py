@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 from keep_actors.authoring.admission import DeployRefused, checked
 from keep_actors.policy import Policy
 from keep_sandbox import Limits
-from keep_sandbox.declaration import PROBLEMS_SHOWN_MAX, is_sound
+from keep_sandbox.declaration import PROBLEMS_SHOWN_MAX
+from keep_sandbox.declaration_checks import is_sound
 from keep_sandbox.inspect import believed, inspect
 from keep_sandbox.names import HANDLERS_MAX, TOPICS_MAX, unfit_name
 from tests.fuzz.json_texts import json_texts, object_of
