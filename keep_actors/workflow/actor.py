@@ -7,11 +7,9 @@ a person can pause or look while a call is pending, and there is never more than
 from collections import deque
 from collections.abc import Awaitable, Callable
 from functools import partial
-from itertools import takewhile
 from typing import Any, Protocol, TypeVar, assert_never
 
 import anyio
-import msgspec
 from anyio.abc import TaskGroup
 
 from keep_actors.authoring import admission
@@ -20,7 +18,7 @@ from keep_actors.host.host import Host
 from keep_actors.host.storage_retry import retry_while_unavailable
 from keep_actors.kernel import Actor
 from keep_actors.maintenance import Maintainer
-from keep_actors.permissions import Envelope, PermissionsNeeded, grants_of, use_of
+from keep_actors.permissions import Envelope, PermissionsNeeded, grants_of
 from keep_actors.run.drive import RunDriver, StoredRun, drive_run
 from keep_actors.run.effects import EventSkipped, GrantsChanged, RunEffect, StopRequested, Writes
 from keep_actors.run.failures import Before
@@ -32,19 +30,24 @@ from keep_actors.telemetry.logs import begin_work
 from keep_actors.telemetry.news import tell
 from keep_actors.workflow import deployment
 from keep_actors.workflow.messages import Activate, Advance, Approve, Deploy, Do, Ended, Message, Stop, Tick, WhenIdle
-from keep_actors.workflow.plan import ExpireApprovals, PlannedStep, Reconcile, Repair, Rest, StartRetry, StartRun, plan
+from keep_actors.workflow.outlook import (
+    Outlook,
+    approved,
+    before_deployment,
+    expired_approvals,
+    look,
+    wanted_version,
+    writes_seen,
+)
+from keep_actors.workflow.plan import ExpireApprovals, Reconcile, Repair, Rest, StartRetry, StartRun
 from keep_actors.workflow.repair import repair
 from keep_storage import reads
 from keep_storage.errors import Reason, Rejected, StorageUnavailable
 from keep_storage.ids import Millis
 from keep_storage.model import (
-    Approval,
-    ApprovalStatus,
-    Handler,
     HandlerKind,
     Mutation,
     Phase,
-    Run,
     ScriptVersion,
     Workflow,
     WorkflowStatus,
@@ -60,7 +63,6 @@ from keep_storage.operations import (
     CreateSession,
     FinishSession,
     GrantPermission,
-    GrantUse,
     Operation,
     PauseWorkflow,
     RecoverCrashedRuns,
@@ -73,9 +75,6 @@ from keep_storage.operations import (
     StopRun,
     Together,
 )
-from keep_storage.reads import Snapshot
-from keep_storage.transaction import Queries
-from keep_storage.workflows import living
 
 T = TypeVar("T")
 
@@ -264,14 +263,14 @@ class WorkflowActor(Actor[Message]):
             message.fail(error)
 
     async def _deploy(self, message: Deploy) -> ScriptVersion:
-        found = await self._host.read(lambda q: _found(q, self.name))
+        found = await self._host.read(lambda q: before_deployment(q, self.name))
         now = self._host.time.now()
         version_id, writes = deployment.operations_for(message, self.name, found, self._host.ids, now)
         await self._written(Together(writes))
         return await self._version(version_id)
 
     async def _activate(self, message: Activate) -> ScriptVersion:
-        workflow, version = await self._host.read(lambda q: _wanted(q, self.name, message))
+        workflow, version = await self._host.read(lambda q: wanted_version(q, self.name, message))
         declaration = (await self._host.script(version.id)).declaration
         now = self._host.time.now()
         activate = deployment.activation(version.id, declaration, workflow, now, wanted=message)
@@ -280,28 +279,14 @@ class WorkflowActor(Actor[Message]):
 
     async def _approve(self, message: Approve) -> Mutation:
         """From here on the call may have been made, so it is made by a task that outlives this message."""
-        workflow, use = await self._host.read(lambda q: self._approved(q, message.approval_id))
+        host = self._host
+        workflow, use = await host.read(
+            lambda q: approved(q, self.name, message.approval_id, host.catalog, host.time.now())
+        )
         mutation = await self._host.storage.apply(ApproveMutation(message.approval_id, message.by, message.why, use))
         machine = self._call_machine(workflow, mutation)
         self._start_call(machine, mutation, "call", lambda: machine.start_approved(mutation, self._host.time.now()))
         return mutation
-
-    def _approved(self, q: Queries, approval_id: str) -> tuple[Workflow, GrantUse | None]:
-        """The workflow that asks, and what the call counts against. Raises `Rejected` if nothing here could make it."""
-        workflow, approval = reads.workflow(q, self.name), reads.approval(q, approval_id)
-        assert workflow is not None, "an approval is about a workflow"
-        mutation = reads.mutation(q, approval.mutation_id) if approval is not None else None
-        if mutation is None or workflow.active_version_id is None:
-            return workflow, None
-        name = f"{mutation.connector}.{mutation.method}"
-        method = self._host.catalog.get(name)
-        if method is None:
-            words = (
-                f"This runtime has no `ctx.{name}`: open it with the connector, then approve. The question stays open."
-            )
-            raise Rejected(Reason.MUTATION_NOT_SENT, words)
-        envelope = Envelope(grants_of(q, workflow.active_version_id))
-        return workflow, use_of(envelope, method.permission, self._host.time.now())
 
     async def _version(self, version_id: str) -> ScriptVersion:
         version = await self._host.read(lambda q: reads.version(q, version_id))
@@ -335,18 +320,18 @@ class WorkflowActor(Actor[Message]):
                 case _:
                     assert_never(outlook.step)
 
-    async def _look(self) -> "Outlook | None":
+    async def _look(self) -> Outlook | None:
         now, host = self._host.time.now(), self._host
         return await host.read(lambda q: look(q, self.name, now, host.repairs_max))
 
-    async def _rest(self, outlook: "Outlook | None", rest: Rest | None) -> None:
+    async def _rest(self, outlook: Outlook | None, rest: Rest | None) -> None:
         if outlook is not None and outlook.snapshot.open_session_id is not None:
             await self._write(FinishSession(outlook.snapshot.open_session_id))
         if rest is not None:
             self._home.wake_at(self.name, rest.until)
         self._home.let_go(self)
 
-    async def _start(self, outlook: "Outlook", step: StartRun | StartRetry) -> None:
+    async def _start(self, outlook: Outlook, step: StartRun | StartRetry) -> None:
         workflow, handler, host = outlook.snapshot.workflow, outlook.handler, self._host
         assert workflow.active_version_id is not None, "what is active has a script"
         assert handler is not None, "what is planned is declared"
@@ -361,7 +346,9 @@ class WorkflowActor(Actor[Message]):
         else:
             phase = Phase.PREPARING if handler.kind is HandlerKind.CONSUMER else Phase.PENDING
             on_unknown = policy.on_unknown_of(handler.kind, outlook.snapshot.parked)
-            opening.append(CreateRun(run_id, session_id, handler.name, phase, _writes(outlook, handler), on_unknown))
+            opening.append(
+                CreateRun(run_id, session_id, handler.name, phase, writes_seen(outlook, handler), on_unknown)
+            )
         since = handler.failing_since
         tried_since = None if since is None else policy.tried_since(since, handler.retry_at, host.started_at)
         facts = RunFacts(
@@ -381,7 +368,7 @@ class WorkflowActor(Actor[Message]):
         run = self._run = RunMachine.new(facts, outlook.envelope, host.ids, host.rng, tuple(opening))
         self._start_beside(run_id, lambda: drive_run(run, host, partial(self._advance, run_id)), run_id, handler.name)
 
-    async def _repair(self, outlook: "Outlook", step: Repair) -> None:
+    async def _repair(self, outlook: Outlook, step: Repair) -> None:
         workflow, maintainer = outlook.snapshot.workflow, self._maintainer
         assert workflow.active_version_id is not None, "what failed was a script"
         assert maintainer is not None, "a repair is planned only if there is somebody to do it"
@@ -407,7 +394,7 @@ class WorkflowActor(Actor[Message]):
             if error.reason is not Reason.WORKFLOW_STATUS_REFUSED:
                 raise
 
-    def _reconcile(self, outlook: "Outlook") -> None:
+    def _reconcile(self, outlook: Outlook) -> None:
         doubt = outlook.doubt
         assert doubt is not None, "what is due was read with the time at which it is"
         machine = self._call_machine(outlook.snapshot.workflow, doubt)
@@ -430,7 +417,7 @@ class WorkflowActor(Actor[Message]):
     async def _expire(self, workflow: Workflow) -> None:
         """Ask again what nobody has answered in time, as often as the policy wants; then the answer is no."""
         now, policy = self._host.time.now(), self._host.policy_of(workflow.name)
-        for approval, asked in await self._host.read(lambda q: _expired(q, self.name, now)):
+        for approval, asked in await self._host.read(lambda q: expired_approvals(q, self.name, now)):
             if asked <= policy.approval_reminders and workflow.status is not WorkflowStatus.ARCHIVED:
                 until = policy.approval_expires_ms
                 new_id = self._host.ids.new("apr")
@@ -498,79 +485,3 @@ def _activates(operation: Operation[Any]) -> bool:
     if isinstance(operation, Together):
         return any(_activates(each) for each in operation.operations)
     return isinstance(operation, ActivateScript)
-
-
-class Outlook(msgspec.Struct, frozen=True):
-    """What the actor has to know to go on, read in one piece."""
-
-    snapshot: Snapshot
-    step: PlannedStep
-    envelope: Envelope
-    handler: Handler | None = None
-    retried: Run | None = None
-    doubt: Mutation | None = None
-    """The call that is to be looked for."""
-
-
-def look(q: Queries, workflow_id: str, now: Millis, repairs_max: Callable[[str], int]) -> Outlook | None:
-    """What is there, and what follows from it. None if there is no such workflow."""
-    snapshot = reads.snapshot(q, workflow_id)
-    if snapshot is None:
-        return None
-    step = plan(snapshot, now, repairs_max=repairs_max(snapshot.workflow.name))
-    if isinstance(step, Reconcile):
-        return Outlook(snapshot, step, Envelope(()), doubt=reads.mutations_due(q, workflow_id, now)[0])
-    if not isinstance(step, StartRun | StartRetry):
-        return Outlook(snapshot, step, Envelope(()))
-    version = snapshot.workflow.active_version_id
-    envelope = Envelope(grants_of(q, version) if version is not None else ())
-    retried = reads.run(q, step.run_id) if isinstance(step, StartRetry) else None
-    return Outlook(snapshot, step, envelope, reads.handler(q, workflow_id, step.handler), retried)
-
-
-def _writes(outlook: Outlook, handler: Handler) -> int:
-    """The run may be written down only after it has looked at its topics; what comes in between is news to it."""
-    return next(each.writes for each in outlook.snapshot.handlers if each.name == handler.name)
-
-
-def _found(q: Queries, workflow_id: str) -> deployment.DeploymentFacts:
-    """What a script meets. Raises `Rejected` if the workflow is archived: the same script again would write nothing."""
-    workflow = living(q, workflow_id) if reads.workflow(q, workflow_id) is not None else None
-    latest = reads.latest_version(q, workflow_id)
-    active = reads.version(q, workflow.active_version_id) if workflow and workflow.active_version_id else None
-    majors = {each.major for each in (active, latest) if each is not None}
-    return deployment.DeploymentFacts(
-        workflow, active, latest, {each: reads.grants(q, workflow_id, each) for each in majors}
-    )
-
-
-def _expired(q: Queries, workflow_id: str, now: Millis) -> list[tuple[Approval, int]]:
-    """The questions that nobody has answered in time, and how often each was asked."""
-    return [
-        (each, _asked(reads.approvals_of_mutation(q, each.mutation_id)))
-        for each in reads.approvals_due(q, workflow_id, now)
-    ]
-
-
-def _asked(questions: list[Approval]) -> int:
-    """How often in a row a call was asked about without an answer: in an item, another try may follow an answer."""
-    unanswered = (ApprovalStatus.OPEN, ApprovalStatus.EXPIRED)
-    return len(list(takewhile(lambda each: each.status in unanswered, reversed(questions))))
-
-
-def _wanted(q: Queries, workflow_id: str, message: Activate) -> tuple[Workflow, ScriptVersion]:
-    """The version to go back to, or the proposal that was seen. Raises `Rejected`."""
-    workflow, number = reads.workflow(q, workflow_id), f"{message.number[0]}.{message.number[1]}"
-    assert workflow is not None, "the workflow was found before it was asked"
-    version = reads.version_by_number(q, workflow_id, *message.number)
-    if message.is_proposal:
-        task = reads.open_task(q, workflow_id)
-        held = reads.version(q, task.held_version_id) if task is not None and task.held_version_id else None
-        if held is None:
-            raise Rejected(Reason.VERSION_NOT_FOUND, f"No repair of workflow {workflow.name!r} waits for a person.")
-        if version is None or version.id != held.id:
-            words = f"The repair that waits is version {held.major}.{held.minor}, not {number}: look at that one first."
-            raise Rejected(Reason.VERSION_NOT_FOUND, words)
-    if version is None:
-        raise Rejected(Reason.VERSION_NOT_FOUND, f"Workflow {workflow.name!r} has no version {number}.")
-    return workflow, version

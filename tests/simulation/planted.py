@@ -33,7 +33,7 @@ class Bug(NamedTuple):
 BUGS: Final = (
     Bug(
         "what came while a consumer looked is no news to it",
-        "keep_actors/workflow/actor.py",
+        "keep_actors/workflow/outlook.py",
         "    return next(each.writes for each in outlook.snapshot.handlers if each.name == handler.name)\n",
         "    return 1 << 60\n",
     ),

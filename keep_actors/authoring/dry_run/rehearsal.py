@@ -91,9 +91,9 @@ async def dry_run(
         pool = await stack.enter_async_context(SandboxPool.open(mode=sandbox, limits=limits_for(sandbox)))
         if call_reads:
             await stack.enter_async_context(looking.opened())
-        inspection = await pool.inspect(source, looking.kinds())
-        policy = policy or Policy()
-        declared = admission.checked(inspection, looking.kinds(), "UTC", policy, at)
+        rules = policy or Policy()
+        inspected = await admission.inspected(pool, source, looking.kinds(), "UTC", lambda _: rules, at)
+        declared = inspected.declared()
         wanted = WantedScript(source, declared, workflow, author)
         found = await read(reader, partial(find, wanted=wanted, against=against, at=at))
         given = [permissions.as_grant(each) for each in grants]
@@ -110,7 +110,7 @@ async def dry_run(
                 pool=pool,
                 catalog=looking,
                 run_slots=RunSlots(1),
-                policy=policy,
+                policy=rules,
                 policies={},
             )
             stored = [*_stored(given, found.workflow.id, major), *found.grants.get(major, ())]
