@@ -277,6 +277,10 @@ class RunMachine(RunCalls):
         return self._answer(_NOTHING)
 
     def _mutate_in_item(self, asked: requests.MutateInItem) -> RunEffect:
+        if self.state.item is None:
+            # `mutate` ends with its mutation, and waits for no answer. A worker that was taken over can ask for one.
+            words = f"{self.facts.handler}: its worker asked for a mutation and did not end with it"
+            return self._end_script(Failure(FailureClass.INTERNAL, words))
         taken = items.without_subkey(self.facts, asked.method, asked.text)
         if isinstance(taken, Failure):
             return self._end_script(taken)

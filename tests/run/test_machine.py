@@ -256,6 +256,7 @@ CASES: dict[str, Case] = {
         state={"stopped": "paused"},
     ),
     "a mutation in prepare": Case(At.IN_SCRIPT, PAYS, EndScript, At.ENDING_SCRIPT),
+    "a mutation that mutate waits for": Case(At.IN_SCRIPT, PAYS, EndScript, At.ENDING_SCRIPT, state=IN_MUTATE),
     "a mutation in a job outside of items": Case(
         At.IN_SCRIPT, PAYS, EndScript, At.ENDING_SCRIPT, state={"phase": ScriptPhase.JOB}, **JOB
     ),
