@@ -1,10 +1,12 @@
 """The rules of the house: format, lint, types, imports, the chart in the documentation, the README's commands."""
 
+import ast
 import re
 import subprocess
 import sys
 import tomllib
-from collections.abc import Mapping
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
 from enum import StrEnum
 from pathlib import Path
 
@@ -91,3 +93,56 @@ def test_every_operation_is_a_method_of_the_manager_of_the_same_name() -> None:
 def test_every_problem_that_a_script_can_have_is_documented() -> None:
     text = (ROOT / "docs" / "sandbox.md").read_text("utf-8").partition("## Inspection")[2]
     assert {code for code in Code if f"`{code}`" not in text} == set()
+
+
+# Words and names.
+
+PACKAGES = ("keep_actors", "storage/keep_storage", "sandbox/keep_sandbox")
+FRAGMENT = re.compile(
+    r"(What|Who|Whose|Whom|Whether|Which|Nobody|Nothing|Somebody|Something|Everybody|Everyone|Everything|Anybody)\b"
+)
+
+SAME_NAME: dict[str, str] = {}
+"""Public names that two modules define, with the reason. Keep it short."""
+
+
+def sources(*folders: str) -> Iterator[tuple[Path, ast.Module]]:
+    for folder in folders:
+        for file in sorted((ROOT / folder).rglob("*.py")):
+            yield file.relative_to(ROOT), ast.parse(file.read_text("utf-8"))
+
+
+def test_no_docstring_opens_with_a_fragment() -> None:
+    """It begins with a verb or a noun. The string below an attribute is a docstring too."""
+    found = [
+        f"{file}:{node.lineno}: {node.value.value.splitlines()[0]}"
+        for file, tree in sources(*PACKAGES, "bench", "examples")
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
+        if FRAGMENT.match(node.value.value)
+    ]
+    assert found == []
+
+
+def test_no_two_public_classes_share_a_name() -> None:
+    """Classes and type aliases, in the three packages together."""
+    homes: dict[str, list[str]] = defaultdict(list)
+    for file, tree in sources(*PACKAGES):
+        for node in tree.body:
+            if (name := defined(node)) and not name.startswith("_"):
+                homes[name].append(str(file))
+    shared = {name: files for name, files in homes.items() if len(files) > 1}
+    assert {name: files for name, files in shared.items() if name not in SAME_NAME} == {}
+    assert set(SAME_NAME) <= set(shared), "a reason for a name that is no longer shared"
+
+
+def defined(node: ast.stmt) -> str | None:
+    """The name of a class, or of a type alias."""
+    match node:
+        case ast.ClassDef():
+            return node.name
+        case ast.AnnAssign(target=ast.Name(name), annotation=ast.Name("TypeAlias")):
+            return name
+        case ast.Assign(targets=[ast.Name(name)], value=ast.Subscript() | ast.BinOp()):
+            return name if name[0].isupper() and not name.isupper() else None
+    return None
