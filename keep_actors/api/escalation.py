@@ -8,11 +8,10 @@ import msgspec
 from keep_actors.api.expected import expected_of
 from keep_actors.api.verdicts import WHAT_IT_DOES, PersonVerdict
 from keep_actors.connectors import Catalog, MutationCall, ParamsError
-from keep_storage import reads
+from keep_storage import attention_reads, reads
 from keep_storage.ids import Millis
-from keep_storage.model import JournalEntry, Json, Mutation, MutationStatus, RunStatus, Workflow
+from keep_storage.model import AttentionKind, AttentionRow, JournalEntry, Json, Mutation, MutationStatus, RunStatus
 from keep_storage.transaction import Queries
-from keep_storage.transitions import UNCERTAIN
 
 
 class Tried(msgspec.Struct, frozen=True):
@@ -66,29 +65,22 @@ class Escalation(msgspec.Struct, frozen=True):
 
 def escalations(q: Queries, catalog: Catalog, workflow_id: str | None) -> list[Escalation]:
     """Every open question about an outcome, oldest first: everywhere, or in one workflow."""
-    found = reads.workflow(q, workflow_id) if workflow_id is not None else None
-    workflows = [found] if found is not None else reads.workflows_needing_attention(q)
-    open_ones = [
-        (workflow, mutation)
-        for workflow in workflows
-        for mutation in reads.unsettled_mutations(q, workflow.id)
-        if mutation.status in UNCERTAIN and not _is_under_way(q, mutation)
-    ]
-    return [_escalation(q, catalog, *each) for each in sorted(open_ones, key=lambda each: each[1].id)]
+    rows = [each for each in attention_reads.attention(q, workflow_id) if each.kind is AttentionKind.UNKNOWN]
+    found = (_escalation(q, catalog, each) for each in sorted(rows, key=lambda each: each.about or ""))
+    return [each for each in found if each is not None]
 
 
-def _is_under_way(q: Queries, mutation: Mutation) -> bool:
-    """Whether its run is at work on it: nobody is asked before that has stopped."""
+def _escalation(q: Queries, catalog: Catalog, row: AttentionRow) -> Escalation | None:
+    """None while its run is active: no person is asked before that has stopped."""
+    workflow, mutation = reads.workflow(q, row.workflow_id), reads.mutation(q, row.about or "")
+    assert workflow is not None and mutation is not None, "it has just been listed"  # noqa: PT018
     run = reads.run(q, mutation.run_id)
-    return run is not None and run.status is RunStatus.ACTIVE
-
-
-def _escalation(q: Queries, catalog: Catalog, workflow: Workflow, mutation: Mutation) -> Escalation:
+    if run is not None and run.status is RunStatus.ACTIVE:
+        return None
     name = f"{mutation.connector}.{mutation.method}"
     target, how, link = _said_by_the_connector(catalog, name, mutation)
     method = catalog.get(name)
     expected = expected_of(method.signature) if method is not None else None
-    run = reads.run(q, mutation.run_id)
     return Escalation(
         mutation_id=mutation.id,
         version=mutation.version,

@@ -2,13 +2,14 @@
 
 from collections.abc import AsyncGenerator, Iterable
 
-from keep_actors.api import item_views, views
+from keep_actors.api import attention, item_views, views
+from keep_actors.api.attention import Attention
 from keep_actors.api.delivery_log import Told, told
 from keep_actors.api.escalation import Escalation, escalations
 from keep_actors.api.item_views import ItemHistory, ItemView
 from keep_actors.api.overdue import moment_of
 from keep_actors.api.standing import RunView
-from keep_actors.api.views import ApprovalQuestion, Attention, BlastRadius, Explanation, Input, Output, Proposed
+from keep_actors.api.views import ApprovalQuestion, BlastRadius, Explanation, Input, Output, Proposed
 from keep_actors.authoring.admission import version_number
 from keep_actors.host.host import Host
 from keep_actors.kernel import ActorStopped
@@ -231,7 +232,7 @@ class KeepReads:
         ```
         """
         at = moment_of(self._host)
-        return await self._host.reading.read(lambda q: views.attention(q, at))
+        return await self._host.reading.read(lambda q: attention.attention(q, at))
 
     async def notices(
         self, workflow: str | None = None, *, limit: int = PEEK_DEFAULT, before: str | None = None

@@ -1,16 +1,12 @@
 """What people see: what came in, what was done about it, why something is stuck, and what they can do. Reads only."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Final, Literal
+from collections.abc import Iterable, Mapping
+from typing import Final
 
 import msgspec
 
-from keep_actors.api import overdue, standing
-from keep_actors.api.overdue import Moment
+from keep_actors.api import standing
 from keep_actors.api.standing import RunView
-from keep_actors.run.missing import missing_methods
-from keep_actors.text.call_text import preview
-from keep_actors.text.visible import head
 from keep_storage import item_reads, reads
 from keep_storage.errors import Reason, Rejected
 from keep_storage.ids import Millis
@@ -29,10 +25,9 @@ from keep_storage.model import (
     RunStatus,
     ScriptVersion,
     Workflow,
-    WorkflowStatus,
 )
 from keep_storage.transaction import Queries
-from keep_storage.transitions import POST_MUTATION, UNCERTAIN
+from keep_storage.transitions import POST_MUTATION
 
 
 class Output(msgspec.Struct, frozen=True):
@@ -124,24 +119,6 @@ class Proposed(msgspec.Struct, frozen=True):
     blast_radius: BlastRadius
 
 
-_Kind = Literal["approval", "repair", "maintenance", "unknown", "error", "failing", "stale", "expired"]
-
-
-class Attention(msgspec.Struct, frozen=True):
-    """Something that waits for a person."""
-
-    workflow_id: str
-    workflow: str
-    kind: _Kind
-    words: str
-    run_id: str | None
-    about: str | None
-    """The approval, the mutation or the proposed version to be answered about; the handler or topic that is overdue."""
-    can_do: str
-    item: str | None = None
-    """The item of a job to be skipped or reprocessed."""
-
-
 CAN_DO: Final[Mapping[RunStatus, str]] = {
     RunStatus.ACTIVE: "Wait: it is under way. To end it at its next call, stop it, or pause the workflow.",
     RunStatus.COMMITTED: "",
@@ -194,15 +171,15 @@ def explain(q: Queries, run_id: str, *, is_owned: bool = True) -> Explanation | 
     workflow = reads.workflow(q, found.workflow_id)
     assert workflow is not None, "a run has its workflow"
     run = standing.view(q, found, workflow, is_owned=is_owned)
-    item = _item_in_need(q, found)
-    can_do = _CAN_DO_SINCE.get(run.standing, _can_do(found, item))
+    item = item_in_need(q, found)
+    advice = _CAN_DO_SINCE.get(run.standing, can_do(found, item))
     return Explanation(
         run=run,
         workflow=workflow,
         selected=reads.events_of_run(q, run.id),
         attempted=[_output(each) for each in reads.mutations_of_run(q, run.id)],
         why=_why(run, workflow),
-        can_do=[can_do] if can_do else [],
+        can_do=[advice] if advice else [],
         journal=reads.journal_of_run(q, run.id),
         item=item,
     )
@@ -210,10 +187,11 @@ def explain(q: Queries, run_id: str, *, is_owned: bool = True) -> Explanation | 
 
 def approvals(q: Queries, workflow_id: str | None) -> list[ApprovalQuestion]:
     """The recorded calls that wait for a person, oldest first."""
-    return [_question(q, each) for each in reads.open_approvals(q, workflow_id)]
+    return [question(q, each) for each in reads.open_approvals(q, workflow_id)]
 
 
-def _question(q: Queries, approval: Approval) -> ApprovalQuestion:
+def question(q: Queries, approval: Approval) -> ApprovalQuestion:
+    """An approval with the call that it is about."""
     mutation = reads.mutation(q, approval.mutation_id)
     assert mutation is not None, "an approval is about a mutation"
     return ApprovalQuestion(
@@ -237,7 +215,7 @@ def blast_radius(q: Queries, workflow_id: str, number: tuple[int, int], limit: i
     mutations = reads.mutations_of_version(q, version.id, limit=limit)
     items = reads.items_of_version(q, version.id, limit=limit)
     is_cut = max(len(events), len(mutations), len(items)) >= limit
-    return BlastRadius(_number(version), events, [_output(each) for each in mutations], items, is_cut)
+    return BlastRadius(version_text(version), events, [_output(each) for each in mutations], items, is_cut)
 
 
 def proposal(q: Queries, workflow_id: str) -> Proposed | None:
@@ -252,118 +230,29 @@ def proposal(q: Queries, workflow_id: str) -> Proposed | None:
     import difflib
 
     lines = difflib.unified_diff(
-        old.source.splitlines(), new.source.splitlines(), _number(old), _number(new), lineterm=""
+        old.source.splitlines(), new.source.splitlines(), version_text(old), version_text(new), lineterm=""
     )
     radius = blast_radius(q, workflow_id, (old.major, old.minor))
-    return Proposed(workflow_id, _number(new), new.source, task.problem, "\n".join(lines), run.error_message, radius)
+    return Proposed(
+        workflow_id, version_text(new), new.source, task.problem, "\n".join(lines), run.error_message, radius
+    )
 
 
-def attention(q: Queries, at: Moment) -> list[Attention]:
-    """Everything that waits for a person, and everything that has waited for long."""
-    found = {each.id: each for each in [*reads.workflows_needing_attention(q), *overdue.workflows(q, at)]}
-    return [each for _, workflow in sorted(found.items()) for each in attention_of(q, workflow, at)]
-
-
-def attention_of(q: Queries, workflow: Workflow, at: Moment) -> Iterator[Attention]:
-    """What of one workflow waits for a person."""
-
-    def needs(
-        kind: _Kind, words: str, run_id: str | None, about: str | None, can_do: str, item: str | None = None
-    ) -> Attention:
-        return Attention(workflow.id, workflow.name, kind, words, run_id, about, can_do, item)
-
-    asked = [_question(q, each) for each in reads.open_approvals(q, workflow.id)]
-    for question in asked:
-        title = head(question.title, _TITLE_CHARS_MAX) or "A call"
-        words = f"{title}: {question.call} {preview(question.params)}"
-        yield needs("approval", words, question.run_id, question.approval_id, _ANSWER_IT)
-    if workflow.status is WorkflowStatus.ARCHIVED:
-        yield from _left_behind(q, workflow, at, needs)
-        return
-    task = reads.open_task(q, workflow.id)
-    if task is not None and task.held_version_id is not None:
-        held = reads.version(q, task.held_version_id)
-        about = _number(held) if held is not None else None
-        yield needs("repair", task.problem or "A repair waits.", task.run_id, about, "Look at it; accept or refuse it.")
-    elif workflow.maintenance:
-        run = reads.run(q, workflow.maintenance_run_id or "")
-        words = workflow.error or (run.error_message if run is not None else "")
-        yield needs("maintenance", words, workflow.maintenance_run_id, None, CAN_DO[RunStatus.FAILED_LOGIC])
-    elif workflow.error and workflow.error_run_id not in {each.run_id for each in asked}:
-        yield _error(q, workflow, at, needs)
-    yield from _parked_doubts(q, workflow, at, needs)
-    for each in overdue.overdue_of(q, workflow, at):
-        yield needs(each.kind, each.words, None, each.about, each.can_do)
-
-
-_OPEN_WITH_IT: Final = "Open the runtime with the connector: the workflow goes on by itself then."
-_TITLE_CHARS_MAX: Final = 200
-"""The script's own words for a call do not push the call out of sight."""
-_ANSWER_IT: Final = "Approve it, or reject it: then what it is about is skipped, or with `retry` prepared anew."
-
-
-_IS_MADE: Final = "is being made, though its workflow is archived."
-_WAS_MADE: Final = "was being made when its process ended: nobody knows whether it happened."
-_IS_UNKNOWN: Final = "may have happened: nobody knows."
-
-
-def _left_behind(q: Queries, workflow: Workflow, at: Moment, needs: Callable[..., Attention]) -> Iterator[Attention]:
-    """Nothing of an archived workflow runs, so nothing has to be put right; what may have happened is still asked."""
-    for doubt in reads.unsettled_mutations(q, workflow.id):
-        if doubt.status in UNCERTAIN:
-            made = _IS_MADE if at.is_owned else _WAS_MADE
-            became = made if doubt.status is MutationStatus.IN_FLIGHT else _IS_UNKNOWN
-            words = doubt.error or f"{doubt.connector}.{doubt.method} {became}"
-            yield needs("unknown", words, doubt.run_id, doubt.id, _about(doubt, at))
-
-
-def _parked_doubts(q: Queries, workflow: Workflow, at: Moment, needs: Callable[..., Attention]) -> Iterator[Attention]:
-    """Of runs beside their workflow; an approved call that is being made is no doubt yet."""
-    for parked in reads.parked_runs(q, workflow.id):
-        is_asked = parked.status is RunStatus.PAUSED_APPROVAL or parked.id == workflow.error_run_id
-        doubt = None if is_asked else _doubt(q, parked.id)
-        if doubt is not None:
-            yield needs("unknown", f"{parked.error_message} (parked)", parked.id, doubt.id, _about(doubt, at))
-
-
-def _error(q: Queries, workflow: Workflow, at: Moment, needs: Callable[..., Attention]) -> Attention:
-    run = reads.run(q, workflow.error_run_id) if workflow.error_run_id is not None else None
-    if run is None:
-        return needs("error", workflow.error, None, None, "Put it right, then clear the error of the workflow.")
-    doubt = _doubt(q, run.id)
-    if doubt is None:
-        item = _item_in_need(q, run)
-        can_do = _OPEN_WITH_IT if missing_methods(workflow.error_about) else _can_do(run, item)
-        return needs("error", workflow.error, run.id, None, can_do, item)
-    return needs("unknown", workflow.error, run.id, doubt.id, _about(doubt, at))
-
-
-def _doubt(q: Queries, run_id: str) -> Mutation | None:
-    """The call of a run of which nobody knows whether it took effect."""
-    return next((each for each in reads.mutations_of_run(q, run_id) if each.status in UNCERTAIN), None)
-
-
-def _item_in_need(q: Queries, run: Run) -> str | None:
+def item_in_need(q: Queries, run: Run) -> str | None:
     """The item that a run of a job left for a person to decide about, until somebody has."""
     found = item_reads.item_in_need(q, run.id) if run.kind is HandlerKind.JOB else None
     return None if found is None else found.item_id
 
 
-def _can_do(run: Run, item: str | None) -> str:
+def can_do(run: Run, item: str | None) -> str:
+    """Advice about a run that stopped, and the item that it left."""
     if item is None:
         return CAN_DO[run.status]
     return f"Look at item {item!r}; then skip or reprocess it, and clear the error of the workflow."
 
 
-def _about(doubt: Mutation, at: Moment) -> str:
-    if doubt.status is MutationStatus.IN_FLIGHT and at.is_owned:
-        return "Wait: the call is being made. What came of it is known when it has ended."
-    is_asked = doubt.status is MutationStatus.NEEDS_RECONCILE
-    wait = "The connector is being asked, so you may wait. " if is_asked else ""
-    return f"{wait}{CAN_DO[RunStatus.PAUSED_RECONCILIATION]}"
-
-
-def _number(version: ScriptVersion) -> str:
+def version_text(version: ScriptVersion) -> str:
+    """The number of a version as people write it."""
     return f"{version.major}.{version.minor}"
 
 

@@ -11,9 +11,11 @@ import click
 import msgspec
 
 from keep_actors.api import views
+from keep_actors.api.attention import Attention, attention_of
+from keep_actors.api.attention import attention as all_attention
 from keep_actors.api.escalation import Escalation, escalations
 from keep_actors.api.overdue import Moment
-from keep_actors.api.views import ApprovalQuestion, Attention
+from keep_actors.api.views import ApprovalQuestion
 from keep_actors.cli.calls import NOBODY, Names, asked_names, full_option, is_whole, show_parameters
 from keep_actors.cli.changing import Runtime
 from keep_actors.cli.exits import Exit
@@ -28,7 +30,7 @@ from keep_actors.control.client import Lost, Refused
 from keep_actors.control.protocol import Unknowns
 from keep_actors.text.call_text import preview
 from keep_storage import lookups, reads
-from keep_storage.model import FailureClass, ItemState, Workflow
+from keep_storage.model import AttentionKind, FailureClass, ItemState, Workflow
 
 _TITLE: Final = "title (the script's words)"
 
@@ -119,8 +121,8 @@ def _waiting(look: Look, only: Workflow | None, known: list[Escalation] | None) 
     questions = {each.approval_id: each for each in views.approvals(look.q, only.id if only else None)}
     kinds = Counter((each.workflow_id, each.call) for each in questions.values())
     at = Moment(look.now, is_owned=look.owner is not None)
-    for each in views.attention(look.q, at) if only is None else views.attention_of(look.q, only, at):
-        unknowns = [one for one in known if one.run_id == each.run_id] if each.kind == "unknown" else []
+    for each in all_attention(look.q, at) if only is None else attention_of(look.q, only, at):
+        unknowns = [one for one in known if one.run_id == each.run_id] if each.kind is AttentionKind.UNKNOWN else []
         for unknown in unknowns:
             yield _as_waiting(each, look, _verdicts(unknown, look.db), unknown=unknown)
         if not unknowns:
@@ -167,28 +169,28 @@ def _together(each: Attention, call: str, db: Path) -> list[str]:
 def _commands(each: Attention, look: Look) -> list[str]:
     name, about = _name(each.workflow, each.workflow_id), each.about or ""
     match each.kind:
-        case "approval":
+        case AttentionKind.APPROVAL:
             return answers_to_call(look.db, about)
-        case "repair":
+        case AttentionKind.REPAIR:
             accept = _line(look.db, "repair accept", name, about)
             return [
                 _line(look.db, "repair show", name),
                 accept,
                 f"{_line(look.db, 'repair refuse', name)} --why TEXT",
             ]
-        case "maintenance":
+        case AttentionKind.MAINTENANCE:
             deploy = _line(look.db, "deploy", "--workflow", name)
             return [f"{deploy} FILE.js", f"{_line(look.db, 'rollback', name)} VERSION"]
-        case "unknown":
+        case AttentionKind.UNKNOWN:
             # A call that a process left behind: a running one knows better, and no verdict is taken then.
             return [] if look.owner is not None else _plain_verdicts(about, look.db)
-        case "failing":
+        case AttentionKind.FAILING:
             return [_line(look.db, "status", name)]
-        case "expired":
+        case AttentionKind.EXPIRED:
             return [_line(look.db, "explain", about)]
-        case "stale":
+        case AttentionKind.STALE:
             return [f"{_line(look.db, 'skip-event', name, about)} MESSAGE_ID --why TEXT"]
-        case "error":
+        case AttentionKind.ERROR:
             return _after_error(each, look, name)
 
 

@@ -7,13 +7,13 @@ import click
 import msgspec
 
 from keep_actors.api import views
+from keep_actors.api.attention import Attention, attention_of
 from keep_actors.api.overdue import Failing, Moment, failing_of
 from keep_actors.api.standing import INTERRUPTED, RunView
-from keep_actors.api.views import Attention, attention_of
 from keep_actors.cli.looking import Look, looking
 from keep_actors.cli.options import looks, workflow_argument
 from keep_actors.cli.terminal import age, brief, fields, json_line, plain, remark, show, style, table, when
-from keep_storage import item_reads, lookups, overdue_reads, reads
+from keep_storage import attention_reads, item_reads, lookups, reads
 from keep_storage.ids import Millis
 from keep_storage.model import Handler, ItemState, StoredGrant, Workflow, WorkflowStatus
 
@@ -114,7 +114,7 @@ def lines(look: Look) -> list[StatusLine]:
     items = item_reads.counts(look.q, most=COUNTED_MAX)
     active = {each.workflow_id for each in lookups.under_way(look.q)}
     failing: dict[str, list[Handler]] = {}
-    for handler in overdue_reads.failing_handlers(look.q):
+    for handler in attention_reads.failing_handlers(look.q):
         failing.setdefault(handler.workflow_id, []).append(handler)
     is_owned = look.owner is not None
     return [

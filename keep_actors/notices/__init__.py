@@ -1,7 +1,8 @@
-"""People are told when something needs one of them and when it is settled: by a function of yours, or a signed webhook.
+"""Public: notices, which call people when a workflow needs one and say when it is settled: by a function of yours, or
+by a signed webhook.
 
-What was told is durable and compared with what is so; no run waits for any of it, or fails because of it. A service
-that only receives notices needs `verify` and loads no runtime.
+Notices are durable and compared with the state of the workflows; no run waits for a notice, or fails because of one. A
+service that only receives notices needs `verify` and loads no runtime.
 """
 
 from keep_actors.api.notice import Notice

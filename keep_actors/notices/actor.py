@@ -1,7 +1,7 @@
-"""Compares what needs a person with what people were told, and has them told the difference. In the way of no run.
+"""The actor that writes notices: it compares the matters that call a person with the open notices.
 
-After the start everything is compared once; from then on the workflows that the journal names, at most a few times a
-second however much is committed. If it crashes too often it is given up, and runs go on without notices.
+After the start it compares all workflows once; from then on those that the journal names, at most a few times a second
+however much is committed. No run waits for it. If it crashes too often it is given up, and runs go on without notices.
 """
 
 import logging
@@ -19,10 +19,10 @@ from keep_actors.host.storage_retry import retry_while_unavailable
 from keep_actors.kernel import Actor, ActorDied, ActorRef, ActorStopped, Question, RestartPolicy, Supervisor
 from keep_actors.kernel.signal import Signal
 from keep_actors.notices.comparison import NoticeChanges, compare
-from keep_actors.notices.courier import Deliverer
-from keep_actors.notices.matters import matters, outcome_of
+from keep_actors.notices.deliverer import Deliverer
+from keep_actors.notices.needs_attention import matters, outcome_of
 from keep_actors.notices.sink import Sink
-from keep_storage import notice_reads, overdue_reads, reads
+from keep_storage import attention_reads, notice_reads, reads
 from keep_storage.ids import Millis
 from keep_storage.model import NoticeRow
 from keep_storage.operations import AddDelivery, OpenNotice, Operation, SettleNotice, Together
@@ -33,7 +33,7 @@ log = logging.getLogger("keep_actors.notices")
 LOOK_EVERY_MS: Final = 200
 """Commits that come closer together are looked at together."""
 FINISH_MS: Final = 2_000
-"""How long the end of a runtime waits for deliveries that are due. What is left is delivered after the next start."""
+"""The longest time that the end of a runtime waits for deliveries that are due. The rest waits for the next start."""
 _PAGE: Final = 100
 """Workflows of one read: others want to read too."""
 _ENTRIES: Final = 1_000
@@ -41,11 +41,11 @@ _ENTRIES: Final = 1_000
 
 
 class CompareNotices(Question[None]):
-    """Compare what may have changed."""
+    """Compare the workflows that may have changed."""
 
 
 class Finish(Question[None]):
-    """Compare once more, and answer when everything that is due has been tried."""
+    """Compare once more, and answer when every delivery that is due has been tried."""
 
 
 NoticesMessage: TypeAlias = CompareNotices | Finish
@@ -59,24 +59,24 @@ class _Found(Struct, frozen=True):
 
 
 class NoticesActor(Actor[NoticesMessage]):
-    """The one that writes notices. Its couriers, one for each sink, live and die with it."""
+    """Writes notices. Its deliverers, one for each sink, live and die with it."""
 
     def __init__(self, host: Host, sinks: Sequence[Sink], committed: Signal) -> None:
         super().__init__("notices")
         self._host = host
         self._sinks = tuple(sink.name for sink in sinks)
-        self._couriers = [Deliverer(host, sink) for sink in sinks]
+        self._deliverers = [Deliverer(host, sink) for sink in sinks]
         self._committed = committed
         self._seen: int | None = None
         """The journal up to here has been compared."""
         self._overdue_at: Millis | None = None
-        """When a handler that fails will have failed for so long that people are told."""
+        """The time at which a handler will have failed for so long that a person is called."""
 
     async def run(self) -> None:
-        """Follow what is committed, deliver, and process messages."""
+        """Follow commits, deliver, and process messages."""
         async with anyio.create_task_group() as tasks:
-            for courier in self._couriers:
-                tasks.start_soon(courier.run)
+            for deliverer in self._deliverers:
+                tasks.start_soon(deliverer.run)
             tasks.start_soon(self._follow)
             await super().run()
             tasks.cancel_scope.cancel()
@@ -87,10 +87,10 @@ class NoticesActor(Actor[NoticesMessage]):
                 await self._look()
             case Finish():
                 await self._look()
-                for courier in self._couriers:
-                    courier.wake()
-                for courier in self._couriers:
-                    await courier.drained()
+                for deliverer in self._deliverers:
+                    deliverer.wake()
+                for deliverer in self._deliverers:
+                    await deliverer.drained()
             case _:
                 assert_never(message)
         message.answer(None)
@@ -99,14 +99,14 @@ class NoticesActor(Actor[NoticesMessage]):
         time = self._host.time
         with suppress(ActorStopped):
             while True:
-                # Taken before looking: what is committed meanwhile is looked at next.
+                # Taken before looking: a commit meanwhile is looked at next.
                 committed, looked_at = self._committed.next, time.now()
                 await self.ref.ask(CompareNotices())
-                await self._something_changes(committed)
+                await self._wait_for_change(committed)
                 await time.sleep_until(looked_at + LOOK_EVERY_MS)
 
-    async def _something_changes(self, committed: anyio.Event) -> None:
-        """Something is committed, or a handler has failed for so long that people are told."""
+    async def _wait_for_change(self, committed: anyio.Event) -> None:
+        """Wait for a commit, or for a handler that has failed for so long that a person is called."""
         if self._overdue_at is None:
             await committed.wait()
             return
@@ -125,38 +125,38 @@ class NoticesActor(Actor[NoticesMessage]):
         if self._seen is None:
             seen = await self._host.read(reads.journal_end)
             await self._look_at_all()
-            await self._tell_who_does_not_know()
+            await self._inform_new_sinks()
             self._seen = seen
         is_all = False
         while not is_all:
             seen = self._seen
             found = await self._host.read(partial(self._changed_since, seen=seen))
-            await self._tell(found)
+            await self._write_changes(found)
             self._seen, is_all = found.until, found.is_all
         await self._look_at_overdue()
 
     async def _look_at_overdue(self) -> None:
-        """Nothing is written when a time has come: who fails is looked at then."""
+        """Compare failing handlers when their time has come: no commit says so."""
         at = overdue.moment_of(self._host)
         if self._overdue_at is not None and self._overdue_at <= at.now:
-            failing = await self._host.read(overdue_reads.failing_handlers)
+            failing = await self._host.read(attention_reads.failing_handlers)
             ids = {each.workflow_id for each in failing}
-            await self._tell(await self._host.read(partial(self._compared, workflow_ids=sorted(ids))))
-        self._overdue_at = await self._host.read(partial(overdue.next_told_at, at=at))
+            await self._write_changes(await self._host.read(partial(self._compared, workflow_ids=sorted(ids))))
+        self._overdue_at = await self._host.read(partial(overdue.next_notice_at, at=at))
 
     async def _look_at_all(self) -> None:
         after = ""
         while True:
-            page = await self._host.read(partial(notice_reads.workflows_with_matters, after=after, limit=_PAGE))
+            page = await self._host.read(partial(notice_reads.workflows_to_compare, after=after, limit=_PAGE))
             if not page:
                 return
-            await self._tell(await self._host.read(partial(self._compared, workflow_ids=page)))
+            await self._write_changes(await self._host.read(partial(self._compared, workflow_ids=page)))
             after = page[-1]
 
     def _changed_since(self, q: Queries, seen: int) -> _Found:
         end = reads.journal_end(q)
         until = min(end, seen + _ENTRIES)
-        changed = notice_reads.workflows_with_matters_changed(q, after=seen, until=until) if until > seen else []
+        changed = notice_reads.changed_workflows_to_compare(q, after=seen, until=until) if until > seen else []
         return self._compared(q, changed, until, is_all=until == end)
 
     def _compared(self, q: Queries, workflow_ids: Iterable[str], until: int = 0, *, is_all: bool = True) -> _Found:
@@ -169,7 +169,7 @@ class NoticesActor(Actor[NoticesMessage]):
 
     # Writing.
 
-    async def _tell(self, found: _Found) -> None:
+    async def _write_changes(self, found: _Found) -> None:
         opened = [
             OpenNotice(
                 self._host.ids.new("ntc"),
@@ -186,8 +186,8 @@ class NoticesActor(Actor[NoticesMessage]):
         ]
         await self._write([*found.settled, *opened])
 
-    async def _tell_who_does_not_know(self) -> None:
-        """A sink that is new, or was given up, is told what is open."""
+    async def _inform_new_sinks(self) -> None:
+        """Send open notices to a sink that is new, or was given up."""
         for sink in self._sinks:
             after = ""
             while page := await self._host.read(
@@ -200,8 +200,8 @@ class NoticesActor(Actor[NoticesMessage]):
         if operations:
             together = Together(tuple(operations))
             await retry_while_unavailable(lambda: self._host.storage.apply(together), self._host.time)
-            for courier in self._couriers:
-                courier.wake()
+            for deliverer in self._deliverers:
+                deliverer.wake()
 
 
 def _settle(q: Queries, notice: NoticeRow) -> SettleNotice:
@@ -211,12 +211,12 @@ def _settle(q: Queries, notice: NoticeRow) -> SettleNotice:
 def start(
     supervisor: Supervisor, host: Host, sinks: Sequence[Sink], committed: Signal
 ) -> ActorRef[NoticesMessage] | None:
-    """Have people told from now on. Without sinks there is nobody to be told, and nothing is done at all."""
+    """Start the actor. Without sinks there is none."""
     if not sinks:
         return None
 
     async def given_up(error: Exception) -> None:
-        log.error("Nobody is told any more of what needs a person, before the next start", exc_info=error)
+        log.error("No notices are sent any more until the next start", exc_info=error)
 
     return supervisor.start(
         "notices", lambda _: NoticesActor(host, sinks, committed), policy=RestartPolicy(), given_up=given_up
@@ -224,7 +224,7 @@ def start(
 
 
 async def finish(notices: ActorRef[NoticesMessage] | None, grace_ms: Millis) -> None:
-    """The runtime comes to its end: what is due is tried, but not for long."""
+    """Try deliveries that are due once more, for a short time, before the runtime ends."""
     if notices is None:
         return
     with anyio.move_on_after(min(grace_ms, FINISH_MS) / 1000, shield=True), suppress(ActorDied, ActorStopped):

@@ -1,26 +1,26 @@
-"""What people are to be told: the difference between what needs a person now and what they know. Pure.
+"""The notices to send: the difference between the matters that call a person now and the open notices. Pure.
 
-It asks for no event to have been seen, so none can be missed: whatever was lost between a change and its notice, a
-crash for example, is found by the next comparison.
+It compares states, not events, so none can be missed: if a crash comes between a change and its notice, the next
+comparison finds the difference.
 """
 
 from collections.abc import Iterable
 
 import msgspec
 
-from keep_actors.notices.matters import Matter
+from keep_actors.notices.needs_attention import Matter
 from keep_storage.model import NoticeRow
 
 
 class NoticeChanges(msgspec.Struct, frozen=True):
-    """What people do not know yet."""
+    """Matters without a notice, and notices without a matter."""
 
     opened: list[Matter]
     settled: list[NoticeRow]
 
 
 def compare(matters: Iterable[Matter], known: Iterable[NoticeRow]) -> NoticeChanges:
-    """`known` are the open notices of the workflows that `matters` are about."""
+    """Compare matters with `known`, the open notices of their workflows."""
     now = {_key(each): each for each in matters}
     before = {_key(each): each for each in known}
     return NoticeChanges(

@@ -21,7 +21,7 @@ from keep_storage.ids import Millis
 NOTICE_ID: Final = "webhook-id"
 """The notice's id: the same at every attempt."""
 TIMESTAMP: Final = "webhook-timestamp"
-"""When it was sent, in seconds since the epoch. Anew at every attempt."""
+"""The time of sending, in seconds since the epoch. Each attempt has its own."""
 SIGNATURE: Final = "webhook-signature"
 """`v1,` and the HMAC in base64; one for each secret, separated by spaces."""
 
@@ -36,7 +36,7 @@ Secrets: TypeAlias = Secret | str | tuple[Secret | str, ...]
 
 
 class BadSignature(ValueError):
-    """The request is not from who knows the secret, or not from now. Answer 400, and believe nothing of it."""
+    """The sender does not know the secret, or did not send the request just now. Answer 400, and do not trust it."""
 
 
 def new_secret() -> Secret:
@@ -53,20 +53,20 @@ def signed(secret: Secret, notice_id: str, timestamp_s: int, body: bytes) -> str
 def verify(
     secret: Secrets, headers: Mapping[str, str], body: bytes, *, now: Millis, tolerance_ms: Millis = TOLERANCE_MS
 ) -> Notice:
-    """The notice in a request, if whoever sent it knows the secret and sent it just now.
+    """Return the notice in a request, if its sender knows the secret and sent it just now.
 
-    `body` is as it came, before any decoding. `now` is the time in milliseconds; who sends and who receives may differ
-    by `tolerance_ms`. With several secrets one of them has to fit: so one can be replaced by another. A request that is
-    repeated within the tolerance is genuine: drop a `Notice.id` that you have seen.
+    `body` is as it came, before any decoding. `now` is the time in milliseconds; the clocks of sender and receiver may
+    differ by `tolerance_ms`. With several secrets one of them has to fit: so one can be replaced by another. A request
+    that is repeated within the tolerance is genuine: drop a `Notice.id` that you have seen.
 
-    Raises `BadSignature`, whatever is in the headers; `ValueError` if the secret itself is none.
+    Raises `BadSignature`, whatever is in the headers; `ValueError` if the secret itself is not one.
     """
     known = checked_secrets(secret)
     given = {str(name).lower(): value for name, value in headers.items()}
     notice_id, timestamp_s = _id(_header(given, NOTICE_ID)), _timestamp(_header(given, TIMESTAMP))
     signatures = [each.encode() for each in _header(given, SIGNATURE).split(" ")]
     expected = [signed(each, notice_id, timestamp_s, body).encode() for each in known]
-    # Every pair is compared, in a time that says nothing about how much of it was right.
+    # Every pair is compared, in constant time: the time says nothing about how much was right.
     fits = [hmac.compare_digest(one, other) for one in expected for other in signatures]
     if not any(fits):
         raise BadSignature(f"{SIGNATURE} does not fit: another secret, or the body is not as it was sent")
@@ -78,11 +78,11 @@ def verify(
     try:
         return msgspec.json.decode(body, type=Notice)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise BadSignature(f"the body is signed, but it is no notice: {error}") from None
+        raise BadSignature(f"the body is signed, but is not a notice: {error}") from None
 
 
 def checked_secrets(secret: Secrets) -> tuple[Secret, ...]:
-    """All of them, each long enough not to be guessed. Raises `ValueError`, without their content."""
+    """Check that each secret is long enough not to be guessed. Raises `ValueError`, without their content."""
     several = secret if isinstance(secret, tuple) else (secret,)
     if not several:
         raise ValueError("a webhook needs a secret")
@@ -112,9 +112,9 @@ def _key(secret: Secret) -> bytes:
 def _header(given: Mapping[str, object], name: str) -> str:
     value = given.get(name)
     if value is None:
-        raise BadSignature(f"there is no header {name}")
+        raise BadSignature(f"the header {name} is missing")
     if not (isinstance(value, str) and value.isascii() and value.isprintable()):
-        raise BadSignature(f"{name} is no text that a header can have")
+        raise BadSignature(f"{name} is not text that a header can have")
     return value
 
 

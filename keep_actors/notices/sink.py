@@ -1,4 +1,4 @@
-"""Who is told: a sink has a name, by which what it was told is remembered, a time limit, and a patience of its own."""
+"""Sinks, which receive notices: each has a name that its deliveries are remembered by, a time limit and a backoff."""
 
 import inspect
 from collections.abc import Awaitable, Callable, Iterable
@@ -16,30 +16,30 @@ TIMEOUT_MS: Final = 10_000
 
 
 class GiveUp(Exception):
-    """Raised by a sink: it will never take this notice, so it is not tried again."""
+    """Raised by a sink that will never take this notice: it is not tried again."""
 
 
 @runtime_checkable
 class Sink(Protocol):
-    """What is told."""
+    """Receives notices."""
 
     @property
     def name(self) -> str:
-        """Kept over restarts: under another name it is another sink, and is told everything that is open."""
+        """The same over restarts: under another name it is another sink, and receives every open notice."""
         ...
 
     @property
     def timeout_ms(self) -> Millis:
-        """How long one attempt may take."""
+        """The time limit of one attempt."""
         ...
 
     @property
     def backoff(self) -> Backoff:
-        """How long to wait after a failure, and after how many a delivery is given up."""
+        """The wait after a failure, and the number of failures after which a delivery is given up."""
         ...
 
     async def deliver(self, notice: Notice) -> None:
-        """Returns once the notice is where it belongs. What it raises is a failure, and `GiveUp` the last one."""
+        """Return once the notice is delivered. Any exception is a failure, and `GiveUp` is the last one."""
         ...
 
 
@@ -66,7 +66,7 @@ Sinks: TypeAlias = Sink | NoticeFunction | Iterable[Sink | NoticeFunction]
 
 
 def chosen(wanted: Sinks) -> tuple[Sink, ...]:
-    """The sinks of a runtime. Raises `TypeError` for what is none, and `ValueError` for two of one name."""
+    """The sinks of a runtime. Raises `TypeError` if one is no sink, and `ValueError` for two of one name."""
     several: Iterable[Any] = wanted if isinstance(wanted, list | tuple | set | frozenset) else (wanted,)
     sinks = tuple(_sink(each) for each in several)
     names = [sink.name for sink in sinks]
@@ -92,5 +92,5 @@ def checked_name(name: str, how: str) -> str:
 
 def checked_timeout(timeout_ms: Millis) -> Millis:
     if timeout_ms <= 0:
-        raise ValueError("timeout_ms is more than 0: it is for one whole attempt")
+        raise ValueError("timeout_ms must be > 0: it is the time limit of one whole attempt")
     return timeout_ms

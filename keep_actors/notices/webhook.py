@@ -1,4 +1,4 @@
-"""A sink that is an HTTP endpoint: one signed POST for each attempt. Its address and its secret are shown to nobody."""
+"""A sink that is an HTTP endpoint: one signed POST for each attempt. Its address and its secret are never shown."""
 
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
@@ -25,10 +25,10 @@ class NotTaken(Exception):
 
 
 class Webhook:
-    """Posts notices as JSON, signed as *Standard Webhooks* has it. Needs httpx: `pip install 'keep-actors[notices]'`.
+    """Post notices as JSON, signed as *Standard Webhooks* has it. Needs httpx: `pip install 'keep-actors[notices]'`.
 
     `secret` is one (`whsec_…`, as `new_secret` makes it), or several while one is replaced: it signs with each of them.
-    Any 2xx is delivered, 410 gives up, everything else is tried again. A redirect is not followed. The name is that of
+    A 2xx is delivered, 410 gives up, any other answer is tried again. A redirect is not followed. The name is that of
     the host unless it is said. A `client` is used as it is and not closed.
     """
 
@@ -60,7 +60,7 @@ class Webhook:
         return f"Webhook({self.name!r})"
 
     async def deliver(self, notice: Notice) -> None:
-        """Post it once. Raises `GiveUp`, `NotTaken` or what httpx raises."""
+        """Post it once. Raises `GiveUp`, `NotTaken` or an error of httpx."""
         body, timestamp_s = msgspec.json.encode(notice), self._clock() // 1000
         headers = {
             NOTICE_ID: notice.id,

@@ -152,6 +152,46 @@ class GrantPolicy(StrEnum):
     ASK = "ask"
 
 
+class AttentionKind(StrEnum):
+    """The kinds of matters that need attention, in the order in which people see them."""
+
+    APPROVAL = "approval"
+    """May a recorded call be made?"""
+    REPAIR = "repair"
+    """A proposed repair: accept or refuse it."""
+    MAINTENANCE = "maintenance"
+    """A script failed and has to be repaired."""
+    UNKNOWN = "unknown"
+    """A call may have happened."""
+    ERROR = "error"
+    """An error stops the workflow."""
+    FAILING = "failing"
+    """A handler keeps failing."""
+    STALE = "stale"
+    """The oldest pending event of a topic."""
+    EXPIRED = "expired"
+    """A call was refused by policy, because no person answered in time."""
+
+
+class WaitsOn(StrEnum):
+    """What has to happen to a matter before a person is called for it."""
+
+    PERSON = "person"
+    """A person is asked now."""
+    CONNECTOR = "connector"
+    """The connector is still being asked for the outcome."""
+    CALL = "call"
+    """The call is being made, though its workflow is archived."""
+    APPROVED_CALL = "approved_call"
+    """A call that a person approved is being made."""
+    MAINTAINER = "maintainer"
+    """A machine may repair the script, if the workflow has one."""
+    RETRY = "retry"
+    """The handler is tried again by itself; a person is called if that takes too long."""
+    LOOK = "look"
+    """No person is called: people who look see it."""
+
+
 class NoticeKind(StrEnum):
     """Why a person is needed."""
 
@@ -429,6 +469,18 @@ class MaintenanceTask(Record, frozen=True, gc=False):
     """What was wrong with the last attempt, or why its proposal waits."""
     created_at: Millis
     ended_at: Millis | None
+
+
+class AttentionRow(Record, frozen=True, gc=False):
+    """A matter that needs attention: a row of the view `needs_attention`, which is the one place that decides that."""
+
+    workflow_id: str
+    kind: AttentionKind
+    about: str | None
+    """The approval, the held version, the mutation, the handler or the event; None if it is the workflow as a whole."""
+    run_id: str | None
+    since: Millis
+    waits_on: WaitsOn
 
 
 class NoticeRow(Record, frozen=True, gc=False):

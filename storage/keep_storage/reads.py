@@ -347,7 +347,7 @@ def workflows_in_error(q: Queries) -> list[Workflow]:
 
 
 def workflows_needing_attention(q: Queries) -> list[Workflow]:
-    """Workflows in error, under repair, with a proposal or a question for a person; archived ones with a question."""
+    """Workflows in which something waits for a person."""
     return find_all(q, Workflow, "workflows_needing_attention", {})
 
 

@@ -66,9 +66,11 @@ def _opening(path: str, **options: Any) -> Iterator[apsw.Connection]:
         connection = apsw.Connection(path, statementcachesize=_STATEMENTS_CACHED, **options)
         undo.callback(connection.close)
         connection.set_busy_timeout(_BUSY_MS)
+        connection.pragma("temp_store", "MEMORY")
         # A plan that does not depend on what is bound: else this SQLite parses a join anew at every execution.
         connection.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
-        # Whatever is in the file: no view is opened, and nothing in its schema calls a function that could do harm.
+        # Whatever is in the file: no view in it is opened, and nothing in its schema calls a function that could do
+        # harm. Our own views are temporary.
         connection.config(apsw.SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0)
         connection.config(apsw.SQLITE_DBCONFIG_ENABLE_VIEW, 0)
         connection.config(apsw.SQLITE_DBCONFIG_DEFENSIVE, 1)
@@ -196,6 +198,9 @@ class _WaryConnection(_Connection):
                 rows.append(row)
         return rows
 
+    def make_views(self) -> None:
+        _make_views(self._connection)
+
     def version(self) -> int:
         return schema_version(self._connection, self._path)
 
@@ -230,6 +235,7 @@ class SqliteDatabase:
                 raise StorageUnavailable(f"{path}: the file is read-only; make it writable.")
             _configure(connection, path)
             _migrate(connection, version, now)
+            _make_views(connection)
             database = cls(connection, path)
             # The process before this one may have died over a failed commit. What is read now must stay true.
             database._fence()
@@ -283,6 +289,7 @@ class SqliteDatabase:
         if self._path == ":memory:":
             return _SharedReader(self._connection, self._path)
         with _opening(self._path, flags=apsw.SQLITE_OPEN_READONLY) as connection:
+            _make_views(connection)
             return _Connection(connection, self._path)
 
     def close(self) -> None:
@@ -321,6 +328,7 @@ def open_reader(path: str) -> Reader:
             )
         if foreign := reader.foreign():
             raise another_schema(path, version, foreign)
+        reader.make_views()
         return reader
 
 
@@ -379,9 +387,14 @@ def _configure(connection: apsw.Connection, path: str) -> None:
     connection.pragma("checkpoint_fullfsync", True)
     connection.pragma("foreign_keys", True)
     connection.pragma("cache_size", -_CACHE_KIB)
-    connection.pragma("temp_store", "MEMORY")
     connection.pragma("wal_autocheckpoint", _CHECKPOINT_PAGES)
     connection.pragma("journal_size_limit", _WAL_BYTES_KEPT)
+
+
+def _make_views(connection: apsw.Connection) -> None:
+    """Make our views, for this connection only."""
+    for view in statements.views().values():
+        connection.execute(f"CREATE TEMP VIEW {view.name} AS {view.sql}")
 
 
 def _migrate(connection: apsw.Connection, version: int, now: Millis) -> None:

@@ -48,6 +48,12 @@ def queries() -> Mapping[str, Statement]:
 
 
 @cache
+def views() -> Mapping[str, Statement]:
+    """The temporary views that queries ask."""
+    return parse(text("views.sql"))
+
+
+@cache
 def invariants() -> Mapping[str, Statement]:
     return parse(text("invariants.sql"))
 

@@ -8,12 +8,11 @@ import pytest
 from starlette.applications import Starlette
 
 from keep_actors import notices
-from keep_actors.api.views import Attention
 from keep_actors.notices import Notice, Webhook, signature
 from keep_actors.notices.actor import FINISH_MS, LOOK_EVERY_MS
-from keep_actors.notices.matters import TOLD_AS
+from keep_actors.notices.needs_attention import NOTICE_KIND
 from keep_actors.notices.sink import PATIENCE
-from keep_storage.model import NoticeKind
+from keep_storage.model import AttentionKind, NoticeKind
 from tests.docs.test_docs import ROOT, blocks, run_block, table
 from tests.runtime.fakes import Fake
 from tests.runtime.pager import calm
@@ -58,10 +57,10 @@ def test_every_field_of_a_notice_is_documented() -> None:
 
 
 def test_every_kind_of_attention_is_told_as_a_kind_of_notice_or_said_to_be_told_to_nobody() -> None:
-    kinds = Attention.__annotations__["kind"]
-    assert set(TOLD_AS) == set(kinds.__args__)
-    assert {kind: TOLD_AS[kind] for kind in NoticeKind} == {kind: kind for kind in NoticeKind}
-    others = {kind: told for kind, told in TOLD_AS.items() if kind not in set(NoticeKind)}
+    assert set(NOTICE_KIND) == set(AttentionKind)
+    told_as = {str(kind): told for kind, told in NOTICE_KIND.items()}
+    assert {kind: told_as[kind] for kind in NoticeKind} == {kind: kind for kind in NoticeKind}
+    others = {kind: told for kind, told in told_as.items() if kind not in set(map(str, NoticeKind))}
     assert others == {"failing": "error", "stale": None, "expired": None}
     words = " ".join(TEXT.split())
     assert "**Of a handler that keeps failing** people are told too" in words

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from keep_actors.notices.comparison import NoticeChanges, compare
-from keep_actors.notices.matters import Matter
+from keep_actors.notices.needs_attention import Matter
 from keep_storage.model import NoticeKind, NoticeRow
 
 KEYS = st.tuples(st.sampled_from(["wf_1", "wf_2"]), st.sampled_from(NoticeKind), st.sampled_from(["", "a", "b"]))

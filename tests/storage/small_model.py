@@ -6,7 +6,7 @@ database, key by key, after every step.
 """
 
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from keep_storage import operations as ops
@@ -335,13 +335,6 @@ def doubts(s: State, workflow_id: str) -> list[str]:
     """Calls of stopped runs that may have happened."""
     found = [key for key in where(s, "mutations", workflow_id=workflow_id) if s["mutations"][key]["status"] in DOUBT]
     return [key for key in found if s["runs"][s["mutations"][key]["run_id"]]["status"] != "active"]
-
-
-def call_under_way(s: State, workflow_id: str) -> bool:
-    """The active run of a workflow has a call that may have happened."""
-    run_id = active_run(s, workflow_id)
-    mutation_id = unsettled(s, run_id) if run_id else None
-    return mutation_id is not None and s["mutations"][mutation_id]["status"] in DOUBT
 
 
 def unarchive_workflow(s: State, op: ops.UnarchiveWorkflow, now: int) -> None:
@@ -727,12 +720,56 @@ def put_handler_back(s: State, run: Row, now: int, *, stops_now: bool) -> None:
 
 
 def fails_in_vain(s: State, key: Key) -> bool:
-    """A declared handler has failed since it last committed, and has something to do."""
+    """A declared handler of a workflow that runs has failed since it last committed, and has something to do."""
     handler, workflow = s["handlers"][key], s["workflows"][key[0]]
+    runs = workflow["status"] == "active" and not workflow["has_error"] and not workflow["maintenance"]
     waits = workflow["pending_retry_run_id"] or active_run(s, key[0]) or handler["wake_at"] is not None
     mine = [topic for topic, row in s["topics"].items() if topic[0] == key[0] and row["consumer"] == key[1]]
     pending = any(event[:2] in mine for event in where(s, "events", status="pending"))
-    return bool(handler["declared"] and handler["failures"] and (handler["kind"] != "consumer" or waits or pending))
+    has_work = handler["kind"] != "consumer" or waits or pending
+    return bool(runs and handler["declared"] and handler["retry_at"] is not None and has_work)
+
+
+def matters(s: State) -> Iterator[tuple[str, str, str | None, str]]:
+    """All that needs attention: workflow, kind, what it is about (of an event its topic), and what it waits on."""
+    for workflow_id in s["workflows"]:
+        for approval_id, _ in asked(s, workflow_id):
+            yield workflow_id, "approval", approval_id, "person"
+        for mutation_id in where(s, "mutations", workflow_id=workflow_id):
+            yield from _doubt(s, workflow_id, mutation_id)
+        if s["workflows"][workflow_id]["status"] != "archived":
+            yield from _of_the_living(s, workflow_id)
+
+
+def _doubt(s: State, workflow_id: str, mutation_id: str) -> Iterator[tuple[str, str, str | None, str]]:
+    mutation, is_archived = s["mutations"][mutation_id], s["workflows"][workflow_id]["status"] == "archived"
+    if mutation["status"] in DOUBT and (is_archived or s["runs"][mutation["run_id"]]["status"] != "active"):
+        who = {"indeterminate": "person", "needs_reconcile": "connector"}
+        yield (
+            workflow_id,
+            "unknown",
+            mutation_id,
+            who.get(mutation["status"], "call" if is_archived else "approved_call"),
+        )
+
+
+def _of_the_living(s: State, workflow_id: str) -> Iterator[tuple[str, str, str | None, str]]:
+    workflow, failed = s["workflows"][workflow_id], open_task(s, workflow_id)
+    held = s["tasks"][failed]["held_version_id"] if failed else None
+    if held:
+        yield workflow_id, "repair", held, "person"
+    elif workflow["maintenance"]:
+        yield workflow_id, "maintenance", None, "person" if workflow["has_error"] else "maintainer"
+    elif workflow["has_error"] and not (workflow["error_run_id"] and unsettled(s, workflow["error_run_id"])):
+        yield workflow_id, "error", None, "person"
+    for key in s["handlers"]:
+        if key[0] == workflow_id and fails_in_vain(s, key):
+            yield workflow_id, "failing", key[1], "retry"
+    for topic in {event[:2] for event in where(s, "events", status="pending") if event[0] == workflow_id}:
+        if s["topics"][topic]["consumer"]:
+            yield workflow_id, "stale", topic[1], "look"
+    for mutation_id in where(s, "mutations", workflow_id=workflow_id, resolved_by="approval_expired"):
+        yield workflow_id, "expired", mutation_id, "look"
 
 
 def go_on_without(s: State, run_id: str) -> None:

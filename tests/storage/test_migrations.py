@@ -12,7 +12,7 @@ from pathlib import Path
 import apsw
 import pytest
 
-from keep_storage import Reason, Rejected, Store, invariants, item_reads, overdue_reads, reads, rows, statements
+from keep_storage import Reason, Rejected, Store, attention_reads, invariants, item_reads, reads, rows, statements
 from keep_storage.model import (
     ItemState,
     Mutation,
@@ -114,7 +114,7 @@ def test_who_needs_a_person_needs_one_still(world: World) -> None:
 
 
 def test_a_handler_that_failed_says_since_when(world: World) -> None:
-    [failing] = overdue_reads.failing_handlers(world.store.queries(), "wf_items")
+    [failing] = attention_reads.failing_handlers(world.store.queries(), "wf_items")
     assert (failing.name, failing.failures, failing.failing_since) == ("digest", 1, failing.updated_at)
 
 

@@ -22,11 +22,14 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 from msgspec.structs import replace
 
-from keep_storage import ExecutionModelManager, Rejected, Store, invariants, notice_reads, reads
+from keep_storage import ExecutionModelManager, Rejected, Store, invariants, lookups, notice_reads, reads
 from keep_storage import operations as ops
+from keep_storage.attention_reads import attention, failing_handlers
 from keep_storage.manager import OPERATIONS
 from keep_storage.model import (
     Approval,
+    AttentionKind,
+    AttentionRow,
     Delivery,
     Event,
     FailureClass,
@@ -48,11 +51,12 @@ from keep_storage.model import (
     ScriptVersion,
     Session,
     StoredGrant,
+    WaitsOn,
     Workflow,
 )
 from keep_storage.operations import GrantUse, HandlerSpec, OperationRefused, Publish, Reserve, RunError, Together
-from keep_storage.overdue_reads import failing_handlers, workflows_overdue
 from keep_storage.reads import Snapshot
+from keep_storage.transaction import Queries
 from tests.storage import small_model as small
 from tests.storage.databases import DATABASES, Contents
 from tests.storage.due import check_agenda
@@ -60,6 +64,8 @@ from tests.storage.world import WORKFLOW, World
 
 EXAMPLES = int(os.environ.get("KEEP_MACHINE_EXAMPLES", "50"))
 STEPS = int(os.environ.get("KEEP_MACHINE_STEPS", "60"))
+
+_FAR = 2**60
 
 T = TypeVar("T")
 Operation = ops.Operation[Any]
@@ -133,6 +139,15 @@ RESERVATIONS = """SELECT r.run_id, t.workflow_id, t.name, e.message_id FROM rese
 ROOTS = """SELECT t.workflow_id, t.name, e.message_id, tr.workflow_id, tr.name, r.message_id FROM event_roots c
     JOIN events e ON e.id = c.event_id JOIN topics t ON t.id = e.topic_id
     JOIN events r ON r.id = c.root_event_id JOIN topics tr ON tr.id = r.topic_id"""
+
+
+def _name(q: Queries, row: AttentionRow) -> str | None:
+    """What a matter is about, as the small model says it: of an event its topic."""
+    if row.kind is not AttentionKind.STALE:
+        return row.about
+    found = lookups.event(q, row.about or "")
+    assert found
+    return found.topic
 
 
 class Duel:
@@ -240,25 +255,19 @@ class Duel:
     def are_listed(self, expected: State) -> None:
         """Who needs a person, and what each version did, as the model knows it."""
         q = self.store.queries()
-        troubled = {
-            key
-            for key, row in expected["workflows"].items()
-            if small.asked(expected, key)
-            or small.doubts(expected, key)
-            or (row["status"] != "archived" and (row["has_error"] or row["maintenance"]))
-        }
-        # A call that an archived workflow is still making is shown to people who look; no person is called for it.
-        still_calling = {
-            key for key in small.where(expected, "workflows", status="archived") if small.call_under_way(expected, key)
-        }
-        assert {each.id for each in reads.workflows_needing_attention(q)} == troubled | still_calling
-        failing = {key[0] for key, row in expected["handlers"].items() if row["failures"]}
-        living = {key for key, row in expected["workflows"].items() if row["status"] != "archived"}
-        overdue = workflows_overdue(q, stale_before=0, expired_after=self.now)
-        assert {each.id for each in overdue} == failing & living
+        matters = set(small.matters(expected))
+        found = attention(q, stale_before=_FAR, expired_after=-1)
+        assert len(found) == len(matters)
+        assert {(each.workflow_id, each.kind, _name(q, each), each.waits_on) for each in found} == matters
+        for workflow_id in expected["workflows"]:
+            mine = attention(q, workflow_id, stale_before=_FAR, expired_after=-1)
+            assert mine == [each for each in found if each.workflow_id == workflow_id]
+        asked = {each.workflow_id for each in found if each.waits_on not in (WaitsOn.RETRY, WaitsOn.LOOK)}
+        assert {each.id for each in reads.workflows_needing_attention(q)} == asked
         in_vain = {(each.workflow_id, each.name) for each in failing_handlers(q)}
-        assert in_vain == {key for key in expected["handlers"] if small.fails_in_vain(expected, key)}
-        self.are_told(expected, troubled | failing)
+        assert in_vain == {(each.workflow_id, each.about) for each in found if each.kind is AttentionKind.FAILING}
+        callers = (WaitsOn.PERSON, WaitsOn.MAINTAINER, WaitsOn.RETRY)
+        self.are_told(expected, {each.workflow_id for each in found if each.waits_on in callers})
         for version_id in expected["versions"]:
             runs = set(small.where(expected, "runs", version_id=version_id))
             held = {event for run, event in expected["reservations"] if run in runs}
@@ -268,8 +277,8 @@ class Duel:
             events = [each.id for each in reads.events_of_version(q, version_id, limit=1000)]
             assert sorted(events) == sorted(expected["events"][key]["id"] for key in held)
             assert {each.id for each in reads.mutations_of_version(q, version_id, limit=1000)} == made
-            found = [(each.item_id, each.attempt) for each in reads.items_of_version(q, version_id, limit=1000)]
-            assert found == sorted(items)
+            entered = [(each.item_id, each.attempt) for each in reads.items_of_version(q, version_id, limit=1000)]
+            assert entered == sorted(items)
 
     def may_be_taken(self, expected: State) -> None:
         """What is pending and waits for nobody is what a consumer sees."""
@@ -287,12 +296,9 @@ class Duel:
         """Who is to be compared with what people know, what each sink is told next, and of what it knows nothing."""
         q = self.store.queries()
         is_open = {key: row for key, row in expected["notices"].items() if row["settled_at"] is None}
-        archived = set(small.where(expected, "workflows", status="archived"))
-        compared = set(notice_reads.workflows_with_matters(q, limit=1000))
-        wanted = in_need | {row["workflow_id"] for row in is_open.values()}
-        assert wanted <= compared
-        assert compared - archived == wanted - archived
-        changed = notice_reads.workflows_with_matters_changed(q, after=0, until=reads.journal_end(q))
+        compared = set(notice_reads.workflows_to_compare(q, limit=1000))
+        assert compared == in_need | {row["workflow_id"] for row in is_open.values()}
+        changed = notice_reads.changed_workflows_to_compare(q, after=0, until=reads.journal_end(q))
         assert set(changed) == compared
         for sink in SINKS:
             due = [
@@ -1507,10 +1513,10 @@ def test_a_call_that_an_archived_workflow_still_makes_is_shown_and_calls_for_no_
     world.model.archive_workflow(WORKFLOW)
 
     assert [each.id for each in reads.workflows_needing_attention(q)] == [WORKFLOW]
-    assert notice_reads.workflows_with_matters(q) == []
+    assert notice_reads.workflows_to_compare(q) == []
     world.model.update_mutation_status(mutation.id, MutationStatus.INDETERMINATE, error="no answer")
     world.model.update_handler_run_status(run.id, RunStatus.PAUSED_RECONCILIATION)
-    assert notice_reads.workflows_with_matters(q) == [WORKFLOW], "it is over, and only a person can tell"
+    assert notice_reads.workflows_to_compare(q) == [WORKFLOW], "it is over, and only a person can tell"
 
 
 def test_recovery_is_never_refused(world: World) -> None:

@@ -127,16 +127,16 @@ def test_only_those_that_may_need_a_person_and_changed_are_compared(world: World
     world.deploy("wf_broken")
     q = world.store.queries()
     before = world.journal()[-1].seq
-    assert notice_reads.workflows_with_matters(q) == []
+    assert notice_reads.workflows_to_compare(q) == []
     world.model.halt_workflow("wf_broken", "gave up")
     opened(world, workflow="wf_other")
     world.publish("m1")
     after = world.journal()[-1].seq
-    assert notice_reads.workflows_with_matters(q) == ["wf_broken", "wf_other"]
-    assert notice_reads.workflows_with_matters(q, after="wf_broken") == ["wf_other"]
-    assert notice_reads.workflows_with_matters(q, limit=1) == ["wf_broken"]
-    assert notice_reads.workflows_with_matters_changed(q, after=before, until=after) == ["wf_broken", "wf_other"]
-    assert notice_reads.workflows_with_matters_changed(q, after=after, until=after) == []
+    assert notice_reads.workflows_to_compare(q) == ["wf_broken", "wf_other"]
+    assert notice_reads.workflows_to_compare(q, after="wf_broken") == ["wf_other"]
+    assert notice_reads.workflows_to_compare(q, limit=1) == ["wf_broken"]
+    assert notice_reads.changed_workflows_to_compare(q, after=before, until=after) == ["wf_broken", "wf_other"]
+    assert notice_reads.changed_workflows_to_compare(q, after=after, until=after) == []
 
 
 def test_what_people_were_told_comes_in_pages(world: World) -> None:

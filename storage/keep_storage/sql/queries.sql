@@ -324,54 +324,34 @@ UNION ALL
 SELECT t.workflow_id, COALESCE(t.next_attempt_at, 0) FROM maintenance_tasks t JOIN workflows w ON w.id = t.workflow_id
 WHERE t.status = 'open' AND t.held_version_id IS NULL AND w.status <> 'archived';
 
+-- name: attention
+-- Everything that needs attention, the oldest of a workflow first: of pending events and expired questions only those
+-- that are old enough, or new enough.
+SELECT * FROM needs_attention
+WHERE (kind <> 'stale' OR since < :stale_before) AND (kind <> 'expired' OR since > :expired_after)
+ORDER BY workflow_id, since, about;
+
+-- name: attention_of_workflow
+-- The same for one workflow.
+SELECT * FROM needs_attention
+WHERE workflow_id = :workflow_id
+    AND (kind <> 'stale' OR since < :stale_before) AND (kind <> 'expired' OR since > :expired_after)
+ORDER BY since, about;
+
 -- name: workflows_needing_attention
--- Those that a person should look at: in error, under repair (as is every one with a held proposal), with a doubt, or
--- with a question. Archived ones only for what may have happened outside, and for questions.
-SELECT * FROM workflows WHERE id IN (
-    SELECT id FROM workflows WHERE error <> '' AND status <> 'archived'
-    UNION SELECT id FROM workflows WHERE maintenance = 1 AND status <> 'archived'
-    UNION SELECT m.workflow_id FROM mutations m JOIN runs r ON r.id = m.run_id JOIN workflows w ON w.id = m.workflow_id
-        WHERE m.status NOT IN ('applied', 'failed') AND m.status <> 'pending'
-            AND (r.status <> 'active' OR w.status = 'archived')
-    UNION SELECT workflow_id FROM approvals WHERE status = 'open')
+-- Workflows in which something waits for a person.
+SELECT * FROM workflows WHERE id IN (SELECT workflow_id FROM needs_attention WHERE waits_on NOT IN ('retry', 'look'))
 ORDER BY id;
 
 -- name: workflows_in_error
 -- Those that are stopped, archived ones too.
 SELECT * FROM workflows WHERE error <> '' ORDER BY id;
 
--- name: workflows_overdue
--- Those in which something has waited for long though nobody was asked: a handler that keeps failing, a topic whose
--- oldest pending event is old, a question that was answered by nobody until the answer was no.
-SELECT * FROM workflows WHERE status <> 'archived' AND id IN (
-    SELECT workflow_id FROM handlers WHERE failing_since IS NOT NULL
-    UNION SELECT workflow_id FROM approvals WHERE status = 'expired' AND decided_at > :expired_after
-    UNION SELECT t.workflow_id FROM topics t WHERE t.consumer IS NOT NULL AND :stale_before > (
-        SELECT e.created_at FROM events e WHERE e.topic_id = t.id AND e.status = 'pending' ORDER BY e.seq LIMIT 1))
-ORDER BY id;
-
 -- name: failing_handlers
--- The handlers of a workflow, or of all, that keep failing and have something to do.
-SELECT h.* FROM handlers h JOIN workflows w ON w.id = h.workflow_id
-WHERE (h.workflow_id = :workflow_id OR :everywhere = 1) AND h.failing_since IS NOT NULL AND h.declared = 1
-    AND (h.kind <> 'consumer' OR h.wake_at IS NOT NULL OR w.pending_retry_run_id IS NOT NULL
-        OR EXISTS (SELECT 1 FROM runs r WHERE r.workflow_id = h.workflow_id AND r.status = 'active')
-        OR EXISTS (SELECT 1 FROM topics t JOIN events e ON e.topic_id = t.id AND e.status = 'pending'
-            WHERE t.workflow_id = h.workflow_id AND t.consumer = h.name))
+-- The handlers of a workflow, or of all, that keep failing and are tried again.
+SELECT h.* FROM needs_attention n JOIN handlers h ON h.workflow_id = n.workflow_id AND h.name = n.about
+WHERE n.kind = 'failing' AND (n.workflow_id = :workflow_id OR :everywhere = 1)
 ORDER BY h.workflow_id, h.name;
-
--- name: stale_topics
--- The topics of a workflow whose oldest pending event is old, with that event.
-SELECT t.name, e.* FROM topics t JOIN events e ON e.seq = (
-    SELECT o.seq FROM events o WHERE o.topic_id = t.id AND o.status = 'pending' ORDER BY o.seq LIMIT 1)
-WHERE t.workflow_id = :workflow_id AND t.consumer IS NOT NULL AND e.created_at < :before ORDER BY t.name;
-
--- name: refused_by_policy
--- Calls that were not made because nobody answered in time, since then.
-SELECT m.* FROM approvals a JOIN mutations m ON m.id = a.mutation_id
-WHERE a.workflow_id = :workflow_id AND a.status = 'expired' AND a.decided_at > :after
-    AND m.status = 'failed' AND m.resolved_by = 'approval_expired' AND m.resolved_at = a.decided_at
-ORDER BY m.id;
 
 -- name: admission
 -- All that decides whether a run may start in a session.
@@ -944,27 +924,21 @@ WHERE notice_id = :notice_id AND sink = :sink AND says = 'settled' AND status = 
 SELECT * FROM deliveries WHERE sink = :sink AND status = 'waiting' AND next_attempt_at IS NOT NULL
 ORDER BY next_attempt_at, notice_id LIMIT 1;
 
--- name: workflows_with_matters
--- Who may need a person, or did when people were last told, after a cursor.
-SELECT id FROM workflows WHERE error <> '' AND id > :after
-UNION SELECT id FROM workflows WHERE maintenance = 1 AND id > :after
-UNION SELECT workflow_id FROM runs WHERE parked = 1 AND mutation_outcome = '' AND workflow_id > :after
-UNION SELECT workflow_id FROM approvals WHERE status = 'open' AND workflow_id > :after
-UNION SELECT workflow_id FROM handlers WHERE failing_since IS NOT NULL AND workflow_id > :after
+-- name: workflows_to_compare
+-- Workflows in which a person may be called for something, or was, after a cursor.
+SELECT workflow_id FROM needs_attention
+WHERE waits_on IN ('person', 'maintainer', 'retry') AND workflow_id > :after
 UNION SELECT workflow_id FROM notices WHERE settled_at IS NULL AND workflow_id > :after
 ORDER BY 1 LIMIT :limit;
 
--- name: workflows_with_matters_changed
--- The same, of those that something happened to.
-SELECT w.id FROM (
+-- name: changed_workflows_to_compare
+-- The same, of those that the journal names between two sequence numbers.
+SELECT c.workflow_id FROM (
     SELECT DISTINCT workflow_id FROM journal WHERE seq > :after AND seq <= :until AND workflow_id IS NOT NULL) c
-JOIN workflows w ON w.id = c.workflow_id
-WHERE w.error <> '' OR w.maintenance = 1
-    OR w.id IN (SELECT workflow_id FROM runs WHERE parked = 1 AND mutation_outcome = '')
-    OR EXISTS (SELECT 1 FROM approvals a WHERE a.workflow_id = w.id AND a.status = 'open')
-    OR EXISTS (SELECT 1 FROM handlers h WHERE h.workflow_id = w.id AND h.failing_since IS NOT NULL)
-    OR EXISTS (SELECT 1 FROM notices n WHERE n.workflow_id = w.id AND n.kind > '' AND n.settled_at IS NULL)
-ORDER BY w.id;
+WHERE EXISTS (SELECT 1 FROM needs_attention n
+        WHERE n.workflow_id = c.workflow_id AND n.waits_on IN ('person', 'maintainer', 'retry'))
+    OR EXISTS (SELECT 1 FROM notices o WHERE o.workflow_id = c.workflow_id AND o.kind > '' AND o.settled_at IS NULL)
+ORDER BY c.workflow_id;
 
 -- name: append_journal
 -- One operation that happened.

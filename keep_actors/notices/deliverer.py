@@ -1,7 +1,7 @@
-"""Tells one sink what it is to be told: one delivery at a time, the longest due first, as long as the runtime lives.
+"""Delivers notices to one sink: one at a time, the longest due first, as long as the runtime lives.
 
-At least once: what was delivered is noted afterwards, so whoever dies in between delivers it again, with the same id.
-Whatever a sink does, it holds up nobody but itself.
+At least once: a delivery is noted afterwards, so after a crash in between it is delivered again, with the same id.
+A sink that hangs or fails holds up only itself.
 """
 
 import logging
@@ -39,17 +39,17 @@ class Deliverer:
         self._is_resting = False
 
     def wake(self) -> None:
-        """There may be something to deliver."""
+        """Look again: another delivery may be due."""
         self._is_resting = False
         self._news.fire()
 
     async def drained(self) -> None:
-        """Return once nothing is due: all of it has been tried."""
+        """Return once every delivery that is due has been tried."""
         while not self._is_resting:
             await self._rested.next.wait()
 
     async def run(self) -> None:
-        """Deliver what is due, for ever."""
+        """Deliver for ever."""
         time = self._host.time
         while True:
             news = self._news.next
@@ -77,13 +77,13 @@ class Deliverer:
         try:
             noted = await retry_while_unavailable(lambda: self._host.storage.apply(note), self._host.time)
         except Rejected as refused:
-            # The actor was restarted, and what its last incarnation had asked of the storage was done after we looked.
+            # The actor was restarted: a write of its last incarnation was done after we looked.
             log.info("A delivery to sink %r was noted before: %s", sink.name, refused.reason)
             return
-        self._tell(noted)
+        self._log(noted)
 
     def _judged(self, ending: Ending[None], delivery: Delivery) -> tuple[str | None, Millis | None]:
-        """What was wrong, and when to try again."""
+        """The problem, and the time of the next attempt."""
         match ending:
             case Returned():
                 return None, None
@@ -97,14 +97,14 @@ class Deliverer:
                 assert_never(ending)
 
     def _next_attempt_at(self, delivery: Delivery) -> Millis | None:
-        """None: it has failed too often."""
+        """None if it has failed too often."""
         failures, backoff = delivery.attempts + 1, self._sink.backoff
         if backoff.is_used_up(failures):
             return None
         return self._host.time.now() + backoff.delay_ms(failures, self._host.rng)
 
-    def _tell(self, noted: Delivery) -> None:
-        """Without the problem, which may quote what a service said: it is in `keep.notices()`."""
+    def _log(self, noted: Delivery) -> None:
+        """Log a failure without the problem, which may quote a service: it is in `keep.notices()`."""
         outcome = "failed" if noted.ended_at is None else str(noted.status)
         self._host.telemetry.count(names.NOTICES.name, 1, sink=noted.sink, outcome=outcome)
         which = f"Sink {noted.sink!r} was not told that notice {noted.notice_id} {noted.says}"
@@ -115,7 +115,7 @@ class Deliverer:
 
 
 async def _rest(news: anyio.Event, at: Millis | None, time: Time) -> None:
-    """Until there is news, or until then."""
+    """Wait for news, or until a time."""
     if at is None:
         await news.wait()
         return
