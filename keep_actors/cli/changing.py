@@ -102,7 +102,7 @@ class Runtime:
 
     def _write(self, operation: Operation[T]) -> T:
         # Only who gets here loads what changes a file.
-        from keep_actors.workflow.actor import recovery
+        from keep_storage.recovery import recovery
         from keep_storage.store import Store
 
         try:

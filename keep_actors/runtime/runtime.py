@@ -46,14 +46,14 @@ from keep_actors.sandbox_pool.policy import PoolPolicy
 from keep_actors.sandbox_pool.pool import PoolMode
 from keep_actors.telemetry import Wanted, chosen
 from keep_actors.telemetry.news import tell
-from keep_actors.workflow.actor import WorkflowActor, recovery
+from keep_actors.workflow.actor import WorkflowActor
 from keep_actors.workflow.messages import Message, Tick
 from keep_sandbox.limits import Limits
 from keep_storage import Store, reads
 from keep_storage.errors import Rejected
 from keep_storage.ids import Millis
 from keep_storage.operations import ClearWorkflowError, HaltWorkflow, Together
-from keep_storage.recovery import assert_no_orphaned_reserved_events
+from keep_storage.recovery import assert_no_orphaned_reserved_events, recovery
 
 log = logging.getLogger("keep_actors")
 

@@ -65,9 +65,6 @@ from keep_storage.operations import (
     GrantPermission,
     Operation,
     PauseWorkflow,
-    RecoverCrashedRuns,
-    RecoverMaintenanceMode,
-    RecoverUnfinishedSessions,
     RejectMutation,
     RevokePermission,
     RunNow,
@@ -75,6 +72,7 @@ from keep_storage.operations import (
     StopRun,
     Together,
 )
+from keep_storage.recovery import recovery
 
 T = TypeVar("T")
 
@@ -87,17 +85,6 @@ class WakeUps(Protocol):
 
     def let_go(self, actor: "WorkflowActor") -> bool:
         """There is nothing to do. False if a message has come meanwhile."""
-
-
-def recovery(workflow_id: str | None = None) -> Together:
-    """What settles what a dead process or a dead actor left behind: in one workflow, or everywhere."""
-    return Together(
-        (
-            RecoverCrashedRuns(workflow_id),
-            RecoverUnfinishedSessions(workflow_id),
-            RecoverMaintenanceMode(workflow_id),
-        )
-    )
 
 
 class WorkflowActor(Actor[Message]):

@@ -1,4 +1,4 @@
-"""What a dead process left behind, settled by the same rules as everything else. There is no other path.
+"""Recovery: settles what a dead process left behind, by the same rules as everything else. There is no other path.
 
 Recovery never guesses: an effect that may exist is held, one that was never sent did not happen.
 """
@@ -25,6 +25,7 @@ from keep_storage.operations import (
     RecoverMaintenanceMode,
     RecoverUnfinishedSessions,
     RunError,
+    Together,
     UpdateMutationStatus,
 )
 from keep_storage.outcomes import in_doubt
@@ -41,6 +42,17 @@ _UNCERTAIN = RunError(
     "Mutation outcome uncertain: the process ended before the answer was recorded.",
 )
 _HELD = RunError(FailureClass.PERMISSION, "Approval required: a recorded call waits for a person.")
+
+
+def recovery(workflow_id: str | None = None) -> Together:
+    """The operation that settles what a dead process or a dead actor left behind: in one workflow, or everywhere."""
+    return Together(
+        (
+            RecoverCrashedRuns(workflow_id),
+            RecoverUnfinishedSessions(workflow_id),
+            RecoverMaintenanceMode(workflow_id),
+        )
+    )
 
 
 def recover_crashed_runs(tx: Transaction, op: RecoverCrashedRuns, now: Millis) -> Change[tuple[Run, ...]]:
