@@ -9,6 +9,7 @@ from typing import NoReturn
 from msgspec.structs import replace
 
 from keep_storage import rows, runs, stops, workflows
+from keep_storage.disposition import Disposition, disposition
 from keep_storage.errors import Reason, reject, storable
 from keep_storage.ids import Millis
 from keep_storage.journal import Change, changed
@@ -406,10 +407,11 @@ def settle(
 ) -> Change[Mutation]:
     """Write the outcome, and let the run, its events and its workflow follow."""
     rows.save_mutation(tx, settled)
+    held = disposition(Phase.MUTATED, outcome, settled.status)
     if run.kind is HandlerKind.CONSUMER:
         why = settled.resolved_why if outcome is MutationOutcome.SKIPPED else ""
         rows.set_outcome(tx, run.id, Phase.MUTATED, outcome, settled.result, why)
-        if outcome is MutationOutcome.FAILURE:
+        if held is Disposition.RELEASE:
             rows.release_events(tx, run.id, now)
             rows.look_again(tx, run, now)
         elif outcome is MutationOutcome.SKIPPED:
@@ -417,7 +419,7 @@ def settle(
     elif outcome is MutationOutcome.SKIPPED or run.status is not RunStatus.ACTIVE:
         _let_item_follow(tx, settled, outcome, now)
     if run.status is not RunStatus.ACTIVE:
-        _let_workflow_go_on(tx, run, outcome, now)
+        _let_workflow_go_on(tx, run, held, now)
     return changed(
         settled,
         run.workflow_id,
@@ -431,9 +433,9 @@ def settle(
     )
 
 
-def _let_workflow_go_on(tx: Transaction, run: Run, outcome: MutationOutcome, now: Millis) -> None:
+def _let_workflow_go_on(tx: Transaction, run: Run, held: Disposition, now: Millis) -> None:
     """The question that stopped the run is answered, and with it what that stopped. An active run stopped nothing."""
-    if run.parked and (run.kind is HandlerKind.JOB or outcome is MutationOutcome.FAILURE):
+    if run.parked and (run.kind is HandlerKind.JOB or held is Disposition.RELEASE):
         rows.unpark(tx, run.id)
         # Another run of the handler may be under way that has looked before, and found nothing.
         rows.count_write_for_consumer(tx, run)
@@ -442,10 +444,10 @@ def _let_workflow_go_on(tx: Transaction, run: Run, outcome: MutationOutcome, now
         rows.stood_still(tx, run, now)
         workflow = stops.without_error(tx, workflow, now)
     if run.kind is HandlerKind.CONSUMER and not run.parked:
-        if outcome is MutationOutcome.FAILURE and workflow.pending_retry_run_id == run.id:
-            workflow = replace(workflow, pending_retry_run_id=None)
-        elif outcome is not MutationOutcome.FAILURE:
+        if held is Disposition.RETRY_FORWARD:
             workflow = replace(workflow, pending_retry_run_id=run.id)
+        elif workflow.pending_retry_run_id == run.id:
+            workflow = replace(workflow, pending_retry_run_id=None)
     rows.save_workflow(tx, replace(workflow, updated_at=now))
 
 
