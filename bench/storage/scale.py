@@ -20,7 +20,8 @@ from bench.report import Column, Report
 from bench.storage.cycle import HANDLER, PAYLOAD, TOPIC, deploy, new_callers
 from keep_storage import Ids, Millis, Operation, manager, reads, wall_clock
 from keep_storage import operations as ops
-from keep_storage.model import PEEK_DEFAULT, Phase
+from keep_storage.limits import PEEK_DEFAULT
+from keep_storage.model import Phase
 from keep_storage.sqlite import SqliteDatabase, open_reader
 from keep_storage.transaction import Transaction
 

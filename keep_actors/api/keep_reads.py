@@ -18,8 +18,8 @@ from keep_actors.permissions import grants_of
 from keep_actors.script import Script
 from keep_storage import reads
 from keep_storage.errors import Reason, Rejected
+from keep_storage.limits import PEEK_DEFAULT
 from keep_storage.model import (
-    PEEK_DEFAULT,
     Event,
     ItemState,
     JournalEntry,

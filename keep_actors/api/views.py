@@ -10,8 +10,8 @@ from keep_actors.api.standing import RunView
 from keep_storage import item_reads, reads
 from keep_storage.errors import Reason, Rejected
 from keep_storage.ids import Millis
+from keep_storage.limits import PEEK_MAX
 from keep_storage.model import (
-    PEEK_MAX,
     Approval,
     Event,
     EventStatus,

@@ -11,7 +11,7 @@ from keep_actors.authoring.contract import contract
 from keep_actors.connectors import Catalog, Method
 from keep_actors.policy import Policy
 from keep_actors.sandbox_pool.limits import limits_for
-from keep_storage.model import MESSAGE_ID_CHARS_MAX, PEEK_DEFAULT, PEEK_MAX, TITLE_CHARS_MAX
+from keep_storage.limits import MESSAGE_ID_CHARS_MAX, PEEK_DEFAULT, PEEK_MAX, TITLE_CHARS_MAX
 
 
 def writing_prompt(catalog: Catalog, policy: Policy | None = None, task: str = "") -> str:

@@ -9,7 +9,8 @@ from keep_actors.connectors import Method
 from keep_actors.run.failures import Failure, logic
 from keep_actors.run.results import is_message_id
 from keep_actors.run.state import CheckedCall, ItemInHand, RunFacts
-from keep_storage.model import MESSAGE_ID_CHARS_MAX, FailureClass, Item, ItemState, Json, Mutation
+from keep_storage.limits import MESSAGE_ID_CHARS_MAX
+from keep_storage.model import FailureClass, Item, ItemState, Json, Mutation
 from keep_storage.operations import CloseItem, ItemScope
 
 ITEM_LEFT_OPEN: Final = "the handler returned while an item was not finished: `await` every `ctx.withItem`"

@@ -21,7 +21,8 @@ from keep_sandbox.limits import DEFAULT_LIMITS
 from keep_sandbox.names import shown
 from keep_sandbox.outcomes import Kind
 from keep_storage.ids import Millis
-from keep_storage.model import MESSAGE_ID_CHARS_MAX, PEEK_DEFAULT, PEEK_MAX, TITLE_CHARS_MAX, Event, Json
+from keep_storage.limits import MESSAGE_ID_CHARS_MAX, PEEK_DEFAULT, PEEK_MAX, TITLE_CHARS_MAX
+from keep_storage.model import Event, Json
 
 P = TypeVar("P", bound=msgspec.Struct)
 

@@ -7,7 +7,8 @@ import msgspec
 from keep_actors.policy import Policy
 from keep_sandbox.names import hidden_in, shown
 from keep_storage.ids import Millis
-from keep_storage.model import MESSAGE_ID_CHARS_MAX, TITLE_CHARS_MAX, Json
+from keep_storage.limits import MESSAGE_ID_CHARS_MAX, TITLE_CHARS_MAX
+from keep_storage.model import Json
 from keep_storage.operations import Reserve
 
 

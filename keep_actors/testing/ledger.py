@@ -5,7 +5,8 @@ from collections.abc import Iterator
 import msgspec
 
 from keep_storage import reads
-from keep_storage.model import PEEK_MAX, JournalEntry, Mutation
+from keep_storage.limits import PEEK_MAX
+from keep_storage.model import JournalEntry, Mutation
 from keep_storage.transaction import Queries
 
 

@@ -11,14 +11,8 @@ from keep_storage import rows
 from keep_storage.errors import Reason, reject
 from keep_storage.ids import Millis
 from keep_storage.journal import Change, changed
-from keep_storage.model import (
-    MESSAGE_ID_CHARS_MAX,
-    TITLE_CHARS_MAX,
-    Event,
-    EventStatus,
-    Run,
-    Topic,
-)
+from keep_storage.limits import MESSAGE_ID_CHARS_MAX, TITLE_CHARS_MAX
+from keep_storage.model import Event, EventStatus, Run, Topic
 from keep_storage.operations import Publish, PublishEvents, Reserve, SkipEvent
 from keep_storage.ordering import ordering_key
 from keep_storage.transaction import Queries, Row, Transaction

@@ -3,7 +3,8 @@
 Reads only. A page of items, the calls and the runs of one item, and the counts cost the same however many there are.
 """
 
-from keep_storage.model import PEEK_DEFAULT, Item, ItemState, Mutation
+from keep_storage.limits import PEEK_DEFAULT
+from keep_storage.model import Item, ItemState, Mutation
 from keep_storage.rows import find, find_all
 from keep_storage.transaction import Queries
 

@@ -5,7 +5,8 @@ from typing import Final, Literal
 
 import msgspec
 
-from keep_storage.model import PEEK_DEFAULT, Event, JournalEntry, Run
+from keep_storage.limits import PEEK_DEFAULT
+from keep_storage.model import Event, JournalEntry, Run
 from keep_storage.rows import decode, find_all
 from keep_storage.transaction import Queries, Row
 

@@ -5,7 +5,6 @@ storage never looks inside what a script wrote.
 """
 
 from enum import StrEnum
-from typing import Final
 
 import msgspec
 
@@ -528,9 +527,3 @@ class JournalEntry(Record, frozen=True, gc=False):
     run_id: str | None
     changed: Json
     why: str
-
-
-TITLE_CHARS_MAX: Final = 500
-MESSAGE_ID_CHARS_MAX: Final = 512
-PEEK_DEFAULT: Final = 100
-PEEK_MAX: Final = 1000

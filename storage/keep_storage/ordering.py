@@ -9,9 +9,9 @@ from typing import Final
 
 import msgspec
 
+from keep_storage.limits import ORDERING_KEY_CHARS_MAX
 from keep_storage.model import Json
 
-_CHARS_MAX: Final = 256
 _MEMBERS: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _KEY: Final = msgspec.json.Decoder(str | int | float | bool)
 
@@ -33,4 +33,4 @@ def ordering_key(payload: Json, ordering: str | None) -> str | None:
         return None
     # As JSON, so that the number 7 and the text "7" are two keys.
     text = msgspec.json.encode(key).decode()
-    return text if len(text) <= _CHARS_MAX else hashlib.sha256(text.encode()).hexdigest()
+    return text if len(text) <= ORDERING_KEY_CHARS_MAX else hashlib.sha256(text.encode()).hexdigest()

@@ -6,9 +6,8 @@ from typing import Final
 import msgspec
 
 from keep_storage.ids import Millis
+from keep_storage.limits import PEEK_DEFAULT, PEEK_MAX
 from keep_storage.model import (
-    PEEK_DEFAULT,
-    PEEK_MAX,
     Approval,
     Event,
     EventStatus,

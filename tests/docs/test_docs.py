@@ -19,7 +19,8 @@ from keep_actors.kernel import RestartPolicy
 from keep_actors.run.gate import ALLOWED, Ask, ScriptPhase, refusal
 from keep_sandbox.json_text import CONTAINERS_MAX, SLOW_NUMBERS_MAX
 from keep_sandbox.limits import DEFAULT_LIMITS
-from keep_storage.model import MESSAGE_ID_CHARS_MAX, PEEK_DEFAULT, PEEK_MAX, TITLE_CHARS_MAX, AttentionKind, RunStatus
+from keep_storage.limits import MESSAGE_ID_CHARS_MAX, PEEK_DEFAULT, PEEK_MAX, TITLE_CHARS_MAX
+from keep_storage.model import AttentionKind, RunStatus
 from tests.runtime.world import MINUTE, world
 
 ROOT = Path(__file__).parents[2]

@@ -13,7 +13,8 @@ import pytest
 from keep_actors import Policy
 from keep_actors.connectors import Uncertain
 from keep_actors.run.gate import ALLOWED, Ask, ScriptPhase, refusal
-from keep_storage.model import PEEK_DEFAULT, Run
+from keep_storage.limits import PEEK_DEFAULT
+from keep_storage.model import Run
 from tests.runtime.fakes import Fake, applies_and_raises
 from tests.runtime.world import DAY, SECOND, START, TAKE, World, script, world
 

@@ -9,7 +9,7 @@ import msgspec
 import pglast
 import pytest
 
-from keep_storage import model, statements
+from keep_storage import limits, model, statements
 from keep_storage.model import Record
 from keep_storage.sqlite import SqliteDatabase
 
@@ -96,6 +96,12 @@ def test_every_enum_is_a_check_with_the_same_values(database: apsw.Connection) -
         found = re.search(rf"CHECK \({column} IN \(([^)]*)\)\)", schema[table])
         assert found, f"{table}.{column} has no CHECK"
         assert set(re.findall(r"'([^']*)'", found.group(1))) == {str(value) for value in enum}, f"{table}.{column}"
+
+
+def test_every_limit_is_a_check_with_the_same_size(database: apsw.Connection) -> None:
+    schema = dict(schema_of(database))
+    found = re.findall(r"CHECK \(length\((\w+)\) BETWEEN 1 AND (\d+)\)", " ".join(schema.values()))
+    assert dict(found) == {"message_id": str(limits.MESSAGE_ID_CHARS_MAX), "title": str(limits.TITLE_CHARS_MAX)}
 
 
 def test_every_table_is_strict_and_every_check_has_a_name(database: apsw.Connection) -> None:

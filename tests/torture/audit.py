@@ -11,8 +11,8 @@ from typing import Final
 
 from keep_storage import item_reads, reads
 from keep_storage.doctor import examine
+from keep_storage.limits import PEEK_MAX
 from keep_storage.model import (
-    PEEK_MAX,
     Event,
     EventStatus,
     Item,

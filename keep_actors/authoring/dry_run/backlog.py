@@ -15,7 +15,8 @@ from keep_actors.run.earlier_calls import Earlier
 from keep_actors.run.effects import Writes
 from keep_storage import reads
 from keep_storage.errors import Reason, Rejected
-from keep_storage.model import PEEK_MAX, Event, EventStatus, Item
+from keep_storage.limits import PEEK_MAX
+from keep_storage.model import Event, EventStatus, Item
 from keep_storage.operations import Reserve, UseGrant
 from keep_storage.transaction import Queries
 

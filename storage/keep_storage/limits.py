@@ -1,0 +1,14 @@
+"""Sizes that the storage accepts. The CHECKs of the schema say the same, and a test compares them."""
+
+from typing import Final
+
+TITLE_CHARS_MAX: Final = 500
+"""Of an event, an item and a run."""
+MESSAGE_ID_CHARS_MAX: Final = 512
+"""Also of the id of an item, and of the subkey of a call in one."""
+ORDERING_KEY_CHARS_MAX: Final = 256
+"""A longer key is kept as a hash of itself."""
+PEEK_DEFAULT: Final = 100
+"""Rows of one page, if the reader does not say."""
+PEEK_MAX: Final = 1000
+"""Events of one peek."""
