@@ -32,8 +32,8 @@ _TITLE_CHARS_MAX: Final = 200
 """A script's own words for a call do not push the call out of sight."""
 _ANSWER_IT: Final = "Approve it, or reject it: then what it is about is skipped, or with `retry` prepared again."
 _IS_MADE: Final = "is being made, though its workflow is archived."
-_WAS_MADE: Final = "was being made when its process ended: nobody knows whether it happened."
-_IS_UNKNOWN: Final = "may have happened: nobody knows."
+_WAS_MADE: Final = "was being made when its process ended: it may have happened."
+_IS_UNKNOWN: Final = "may have happened."
 
 
 class Attention(msgspec.Struct, frozen=True):

@@ -78,7 +78,7 @@ def ask_again(tx: Transaction, op: AskAgain, now: Millis) -> Change[Approval]:
     approval, mutation = _question(tx, op.approval_id)
     if rows.approval(tx, op.new_id):
         reject(Reason.ID_TAKEN, f"There is already an approval {op.new_id!r}.")
-    _answer(tx, approval, ApprovalStatus.EXPIRED, "policy", "nobody answered in time; asked again", now)
+    _answer(tx, approval, ApprovalStatus.EXPIRED, "policy", "not answered in time; asked again", now)
     again = replace(approval, id=op.new_id, requested_at=now, expires_at=op.expires_at)
     rows.insert_approval(tx, again)
     return changed(
@@ -92,10 +92,10 @@ def _question(q: Queries, approval_id: str) -> tuple[Approval, Mutation]:
         Reason.APPROVAL_NOT_FOUND, f"There is no approval {approval_id!r}."
     )
     if approval.status is not ApprovalStatus.OPEN:
-        why = f": {approval.reason}" if approval.reason else ""
+        who, why = approval.decided_by or "an unnamed person", f": {approval.reason}" if approval.reason else ""
         reject(
             Reason.APPROVAL_ALREADY_DECIDED,
-            f"Approval {approval_id!r} is already {approval.status}, by {approval.decided_by or 'nobody named'}{why}.",
+            f"Approval {approval_id!r} is already {approval.status}, by {who}{why}.",
         )
     mutation = mutations.existing(q, approval.mutation_id)
     run = runs.existing(q, mutation.run_id)

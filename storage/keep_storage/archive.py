@@ -9,7 +9,7 @@ from keep_storage.transaction import Transaction
 
 
 def archive_workflow(tx: Transaction, op: ArchiveWorkflow, now: Millis) -> Change[Workflow]:
-    """Calls that wait for a person are refused and their events released: who brings it back is asked anew."""
+    """Calls that wait for a person are refused and their events released: people who bring it back are asked again."""
     archived = workflows.set_status(tx, op.workflow_id, WorkflowStatus.ARCHIVED, op.by, now)
     entries = list(archived.entries)
     for approval in rows.open_approvals(tx, op.workflow_id):

@@ -21,7 +21,7 @@ def back_up(source: Path, target: Path, told: Callable[[int, int], None]) -> Doc
         raise StorageUnavailable(f"{target} exists already, and is not overwritten. Name another file.")
     partial = target.with_name(f".{secrets.token_hex(8)}.partial")
     try:
-        # Nobody may read in the copy who may not read in the file.
+        # Only those may read the copy who may read the file.
         os.close(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, source.stat().st_mode & 0o777))
         copy_to(str(source), str(partial), told)
         report = examine(partial)
@@ -29,7 +29,7 @@ def back_up(source: Path, target: Path, told: Callable[[int, int], None]) -> Doc
             problems = "; ".join(report.problems)
             raise StorageCorrupt(f"{source}: its copy is not healthy, and was not kept: {problems}")
         _sync(partial)
-        # A link, not a renaming: it refuses to replace what somebody has put there meanwhile.
+        # A link, not a renaming: it refuses to replace a file that is there meanwhile.
         os.link(partial, target)
     except OSError as error:
         raise StorageUnavailable(f"{target} cannot be written: {error.strerror}.") from error

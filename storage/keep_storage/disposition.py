@@ -1,4 +1,4 @@
-"""Rules 2a-2d: what becomes of the events of a consumer run that stops before it commits. Pure."""
+"""Rules 2a-2d: the events of a consumer run that stops before it commits. Pure. Every release asks this table."""
 
 from enum import StrEnum
 
@@ -18,7 +18,7 @@ class Disposition(StrEnum):
 
 
 def disposition(phase: Phase, mutation_outcome: MutationOutcome, mutation_status: MutationStatus | None) -> Disposition:
-    """What to do with the events.
+    """Decide about the events.
 
     The order is the safety argument: a doubt about the outside world (2c) is asked about first and releases
     nothing, whatever the other two say; what is left at the end is what certainly did not happen (2a).

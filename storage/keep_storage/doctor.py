@@ -1,4 +1,4 @@
-"""Is this file healthy? Looks, changes nothing, and may look while a runtime is at work on the file."""
+"""The health of a file. Reads only, and may read while a runtime works on the file."""
 
 from contextlib import closing
 from pathlib import Path
@@ -11,7 +11,7 @@ from keep_storage.sqlite import look_at, open_reader
 
 
 class DoctorReport(msgspec.Struct, frozen=True):
-    """What was found. `problems` is empty in a healthy file."""
+    """Findings about a file. `problems` is empty in a healthy file."""
 
     path: str
     schema_version: int | None

@@ -1,4 +1,4 @@
-"""What can go wrong in the storage, by whose fault it is.
+"""Errors of the storage, by whose fault they are.
 
 `Rejected` is part of the protocol: the caller asked for something the execution model refuses, and nothing
 changed. `StorageError` and its kinds are about the file and the disk under it. Anything else is a bug here.
@@ -176,12 +176,12 @@ def reject(reason: Reason, message: str) -> NoReturn:
 
 
 def storable(text: str) -> str:
-    """What went wrong, in words that a database keeps: what a script threw may hold half a character."""
+    """Words of an error as a database keeps them: a script may throw text with an unpaired surrogate."""
     return text.encode("utf-8", "replace").decode("utf-8")
 
 
 class StorageError(Exception):
-    """Something about the database file or the disk under it."""
+    """A problem with the database file or the disk under it."""
 
 
 class StorageUnavailable(StorageError):

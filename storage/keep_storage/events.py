@@ -1,6 +1,6 @@
 """Events: published inside commits, reserved by runs, and at the end consumed or skipped.
 
-Reserving, consuming, releasing and transferring happen only as part of what becomes of a run; nobody calls them
+Reserving, consuming, releasing and transferring happen only as part of what becomes of a run; no caller asks for them
 by themselves.
 """
 

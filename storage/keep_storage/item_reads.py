@@ -39,7 +39,7 @@ def _count(q: Queries, workflow_id: str, state: ItemState, most: int) -> int:
 
 
 def calls_of_item(q: Queries, workflow_id: str, item_id: str) -> list[Mutation]:
-    """What every attempt at an item recorded, by attempt, oldest first."""
+    """Calls of every attempt at an item, by attempt, oldest first."""
     return find_all(q, Mutation, "mutations_of_item", {"workflow_id": workflow_id, "item_id": item_id})
 
 

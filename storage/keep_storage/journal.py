@@ -1,4 +1,4 @@
-"""What an operation answers, and what it leaves in the journal. One cannot be given without the other."""
+"""The answer of an operation, and its journal entries. One cannot be given without the other."""
 
 from typing import Any, Generic, TypeVar
 

@@ -95,7 +95,7 @@ def hold_proposal(tx: Transaction, op: HoldProposal, _now: Millis) -> Change[Mai
 def _under_way(q: Queries, workflow_id: str) -> MaintenanceTask:
     workflows.existing(q, workflow_id)
     return rows.open_task(q, workflow_id) or reject(
-        Reason.MAINTENANCE_TASK_NOT_FOUND, f"Nobody has ordered a repair of workflow {workflow_id!r}."
+        Reason.MAINTENANCE_TASK_NOT_FOUND, f"Workflow {workflow_id!r} has no open repair."
     )
 
 

@@ -101,7 +101,7 @@ def apply(tx: Transaction, operation: Operation[T], now: Millis) -> T:
 
 
 class Commits(Protocol):
-    """What the manager needs of a store."""
+    """A store as the manager needs it."""
 
     def commit(self, batch: Sequence[Operation[Any]]) -> list[OperationOutcome]: ...
 

@@ -41,7 +41,7 @@ class RunStatus(StrEnum):
 
 
 class MutationOutcome(StrEnum):
-    """What the run knows of its mutation, kept beside the phase so that no join is needed to decide."""
+    """The outcome of a run's mutation, kept beside the phase so that no join is needed to decide."""
 
     NONE = ""
     SUCCESS = "success"
@@ -50,7 +50,7 @@ class MutationOutcome(StrEnum):
 
 
 class OnUnknown(StrEnum):
-    """What stands still while the outcome of a run's mutation is unknown."""
+    """The work that stands still while the outcome of a run's mutation is unknown."""
 
     PAUSE = "pause"
     """The whole workflow."""
@@ -70,11 +70,11 @@ class MutationStatus(StrEnum):
     """It did not happen, or a person chose to skip it (`resolved_by` says so)."""
     NEEDS_RECONCILE = "needs_reconcile"
     INDETERMINATE = "indeterminate"
-    """Nobody but a person can tell."""
+    """Only a person can tell."""
 
 
 class Resolver(StrEnum):
-    """Who found out what became of a mutation."""
+    """The one who found out the outcome of a mutation."""
 
     CONNECTOR = "connector"
     RECONCILIATION = "reconciliation"
@@ -100,7 +100,7 @@ class HandlerKind(StrEnum):
 
 
 class WorkflowStatus(StrEnum):
-    """What the people who own the workflow want. The system never changes it by itself."""
+    """The will of the people who own the workflow. The system never changes it by itself."""
 
     DRAFT = "draft"
     READY = "ready"
@@ -115,7 +115,7 @@ class SessionResult(StrEnum):
 
 
 class FailureClass(StrEnum):
-    """What kind of failure the host saw. Scripts never classify."""
+    """The kind of a failure, as the host saw it. Scripts never classify."""
 
     TRANSIENT = "transient"
     LOGIC = "logic"
@@ -173,7 +173,7 @@ class AttentionKind(StrEnum):
 
 
 class WaitsOn(StrEnum):
-    """What has to happen to a matter before a person is called for it."""
+    """The step that comes before a person is called for a matter."""
 
     PERSON = "person"
     """A person is asked now."""
@@ -202,7 +202,7 @@ class NoticeKind(StrEnum):
 
 
 class Says(StrEnum):
-    """What a delivery tells: the beginning of a matter, or its end."""
+    """The message of a delivery: the beginning of a matter, or its end."""
 
     NEEDS_PERSON = "needs_person"
     SETTLED = "settled"
@@ -215,7 +215,7 @@ class DeliveryStatus(StrEnum):
 
 
 class Record(msgspec.Struct, frozen=True, gc=False):
-    """One row. Changed by nobody but an operation. Holds no containers, so the garbage collector need not look."""
+    """One row. Only an operation changes it. Holds no containers, so the garbage collector need not look."""
 
 
 class Workflow(Record, frozen=True, gc=False):
@@ -236,7 +236,7 @@ class Workflow(Record, frozen=True, gc=False):
     created_at: Millis
     updated_at: Millis
     error_about: str
-    """What the error is about, for code: `permission:mail.send`, or `missing:mail.send …`; empty if it is not known."""
+    """The subject of the error, for code: `permission:mail.send`, or `missing:mail.send …`; empty if unknown."""
 
 
 class ScriptVersion(Record, frozen=True, gc=False):
@@ -328,7 +328,7 @@ class Run(Record, frozen=True, gc=False):
     """The `writes` of the consumer's topics when the run started; none for other kinds."""
     prepare_result: Json | None
     mutation_result: Json | None
-    """What `next` is given when the outcome is success; a retry inherits it."""
+    """Given to `next` when the outcome is success; a retry inherits it."""
     skip_reason: str
     """Why the mutation was skipped, in the words of who did; `next` is told."""
     output_state: Json | None
@@ -351,7 +351,7 @@ class Event(Record, frozen=True, gc=False):
     payload: Json
     status: EventStatus
     ordering_key: str | None
-    """What its consumer wants in order; events without one wait for nobody."""
+    """Its consumer wants events of one key in order; an event without one waits for no other."""
     attempt: int
     """Grows each time that a run releases it."""
     reserved_by_run_id: str | None
@@ -407,7 +407,7 @@ class Mutation(Record, frozen=True, gc=False):
     subkey: str | None
     """Inside an item: which of several equal calls it is. None in lines that are older than this column."""
     doubted_at: Millis | None
-    """Since when its outcome is looked for; anew when a person wants it looked for again."""
+    """The time since which its outcome is looked for; reset when a person wants it looked for again."""
 
 
 class Approval(Record, frozen=True, gc=False):
@@ -465,7 +465,7 @@ class MaintenanceTask(Record, frozen=True, gc=False):
     held_version_id: str | None
     """A proposal that waits for a person; nothing else is tried meanwhile."""
     problem: str
-    """What was wrong with the last attempt, or why its proposal waits."""
+    """The problem of the last attempt, or the reason why its proposal waits."""
     created_at: Millis
     ended_at: Millis | None
 
@@ -510,9 +510,9 @@ class Delivery(Record, frozen=True, gc=False):
     status: DeliveryStatus
     attempts: int
     next_attempt_at: Millis | None
-    """None while it waits: the sink has not been told yet that somebody is needed."""
+    """None while it waits: the sink has not been told yet that a person is needed."""
     problem: str
-    """What was wrong with the last attempt."""
+    """The problem of the last attempt."""
     ended_at: Millis | None
     """When it was delivered, or given up."""
 

@@ -57,7 +57,7 @@ def create_mutation(tx: Transaction, op: CreateMutation, now: Millis) -> Change[
         reject(Reason.RUN_NOT_ACTIVE, f"Run {run.id!r} is {run.status}; it calls nothing any more.")
     if op.send and op.ask_first:
         reject(Reason.MUTATION_AWAITS_APPROVAL, "A call that a person must approve first cannot be sent at once.")
-    _nobody_has_stopped_it(tx, run, op)
+    _refuse_if_stopped(tx, run, op)
     if run.kind is HandlerKind.PRODUCER:
         reject(Reason.RUN_MAY_NOT_MUTATE, f"Run {run.id!r} is of a producer; producers only read.")
     if run.kind is HandlerKind.CONSUMER:
@@ -65,8 +65,8 @@ def create_mutation(tx: Transaction, op: CreateMutation, now: Millis) -> Change[
     return _record_in_item(tx, run, op, now)
 
 
-def _nobody_has_stopped_it(q: Queries, run: Run, op: CreateMutation) -> None:
-    """What people have said since the run began, as it is at this moment: a stop is a stop."""
+def _refuse_if_stopped(q: Queries, run: Run, op: CreateMutation) -> None:
+    """Obey people who have stopped, paused or archived since the run began: a stop is a stop."""
     workflow = workflows.existing(q, run.workflow_id)
     if workflow.status is not WorkflowStatus.ACTIVE:
         reject(Reason.WORKFLOW_NOT_ACTIVE, f"Workflow {workflow.id!r} is {workflow.status}; it calls nothing.")
@@ -291,7 +291,7 @@ def label(
 
 
 def _due(status: MutationStatus, next_reconcile_at: Millis | None, now: Millis) -> Millis | None:
-    """When to check next. What must be reconciled always has a time: at once, if nobody said."""
+    """The time of the next check. A mutation that needs one always has a time: at once, if none is given."""
     if status is not MutationStatus.NEEDS_RECONCILE:
         return None
     return now if next_reconcile_at is None else next_reconcile_at
@@ -333,9 +333,9 @@ def apply_mutation(tx: Transaction, op: ApplyMutation, now: Millis) -> Change[Mu
 
 def fail_mutation(tx: Transaction, op: FailMutation, now: Millis) -> Change[Mutation]:
     mutation = _unsettled(tx, op.mutation_id, op.expected_version)
-    _nobody_was_asked(tx, mutation)
+    _refuse_if_asked(tx, mutation)
     if op.resolved_by in ANSWERS:
-        reject(Reason.APPROVAL_NOT_FOUND, f"Nobody was asked about mutation {mutation.id!r}; there is no answer to it.")
+        reject(Reason.APPROVAL_NOT_FOUND, f"No person was asked about mutation {mutation.id!r}; it has no answer.")
     run = may_settle(tx, mutation, MutationOutcome.FAILURE, op.resolved_by)
     settled = settled_as(mutation, MutationStatus.FAILED, op.resolved_by, op.by, op.why, now, error=op.error)
     return settle(tx, run, mutation, settled, MutationOutcome.FAILURE, now)
@@ -343,13 +343,13 @@ def fail_mutation(tx: Transaction, op: FailMutation, now: Millis) -> Change[Muta
 
 def skip_mutation(tx: Transaction, op: SkipMutation, now: Millis) -> Change[Mutation]:
     mutation = _unsettled(tx, op.mutation_id, op.expected_version)
-    _nobody_was_asked(tx, mutation)
+    _refuse_if_asked(tx, mutation)
     run = may_settle(tx, mutation, MutationOutcome.SKIPPED, Resolver.USER_SKIP)
     settled = settled_as(mutation, MutationStatus.FAILED, Resolver.USER_SKIP, op.by, op.why, now)
     return settle(tx, run, mutation, settled, MutationOutcome.SKIPPED, now)
 
 
-def _nobody_was_asked(q: Queries, mutation: Mutation) -> None:
+def _refuse_if_asked(q: Queries, mutation: Mutation) -> None:
     if rows.open_approval(q, mutation.id):
         reject(Reason.MUTATION_AWAITS_APPROVAL, f"Mutation {mutation.id!r} is a question to a person; answer that.")
 
@@ -372,7 +372,7 @@ def _refuse_resolver(mutation: Mutation, outcome: MutationOutcome, resolver: Res
     if mutation.status is MutationStatus.INDETERMINATE and resolver not in VERDICTS:
         reject(Reason.ONLY_A_PERSON_CAN_ASSERT, f"{where}; only a person can say what became of it.")
     if mutation.status is MutationStatus.IN_FLIGHT and resolver in VERDICTS:
-        reject(Reason.MUTATION_IN_FLIGHT, f"{where}; nobody can tell before the call has ended.")
+        reject(Reason.MUTATION_IN_FLIGHT, f"{where}; its outcome is known when the call has ended.")
     reject(Reason.MUTATION_TRANSITION_REFUSED, f"{where}; {resolver} cannot make it a {outcome}.")
 
 
@@ -392,7 +392,7 @@ def settled_as(
         status=status,
         version=mutation.version + 1,
         result=result,
-        error=storable(error),  # why nobody knew is in the journal, and true no more
+        error=storable(error),  # the words of the doubt are in the journal, and no longer true
         next_reconcile_at=None,
         resolved_by=resolver,
         resolved_at=now,
@@ -437,7 +437,7 @@ def _let_workflow_go_on(tx: Transaction, run: Run, held: Disposition, now: Milli
     """The question that stopped the run is answered, and with it what that stopped. An active run stopped nothing."""
     if run.parked and (run.kind is HandlerKind.JOB or held is Disposition.RELEASE):
         rows.unpark(tx, run.id)
-        # Another run of the handler may be under way that has looked before, and found nothing.
+        # Another run of the handler may be active that has looked before, and found nothing.
         rows.count_write_for_consumer(tx, run)
     workflow = workflows.existing(tx, run.workflow_id)
     if workflow.error_run_id == run.id:

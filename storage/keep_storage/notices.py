@@ -1,6 +1,6 @@
 """Notices: what people were told, what they are still to be told, and how that went. No run waits for any of it.
 
-For each sink a notice is up to two deliveries, that somebody is needed and that it is settled, in this order: the
+For each sink a notice is up to two deliveries, that a person is needed and that it is settled, in this order: the
 second is not tried before the first has ended.
 """
 
@@ -76,7 +76,7 @@ def note_delivery(tx: Transaction, op: NoteDelivery, now: Millis) -> Change[Deli
     if before.status is not DeliveryStatus.WAITING:
         reject(Reason.DELIVERY_ALREADY_ENDED, f"{which} is already {before.status}.")
     if before.next_attempt_at is None:
-        reject(Reason.DELIVERY_OUT_OF_ORDER, f"{which} waits until the sink has been told that somebody is needed.")
+        reject(Reason.DELIVERY_OUT_OF_ORDER, f"{which} waits until the sink has been told that a person is needed.")
     status = _status(op)
     delivery = replace(
         before,

@@ -112,7 +112,7 @@ class RunError(msgspec.Struct, frozen=True):
     message: str
     place: str = ""
     about: str = ""
-    """What it is about, for code: see `Workflow.error_about`."""
+    """Its subject, for code: see `Workflow.error_about`."""
 
 
 class ItemScope(msgspec.Struct, frozen=True):
@@ -171,7 +171,7 @@ class ActivateScript(Operation[Workflow], frozen=True):
     timezone: str | None = None
     """That of the workflow's schedules from now on; None: it stays."""
     is_repair: bool = False
-    """Nobody but a machine has looked at it: how often the handlers have failed is not forgotten."""
+    """Only a machine has looked at it: the failures of its handlers are kept."""
     drop: tuple[str, ...] = ()
     """Topics that it does not declare: their pending events are skipped. Refused while a run holds one of them."""
     move: tuple[tuple[str, str], ...] = ()
@@ -472,7 +472,7 @@ class ApproveMutation(Operation[Mutation], frozen=True):
 class RejectMutation(Operation[Mutation], frozen=True):
     """A person (or the clock, with `expired`) refuses the recorded call: its events or its item are skipped.
 
-    With `retry` it counts as failed instead: the events are released, and a fresh run prepares anew.
+    With `retry` it counts as failed instead: the events are released, and a fresh run prepares again.
     """
 
     approval_id: str
@@ -483,7 +483,7 @@ class RejectMutation(Operation[Mutation], frozen=True):
 
 
 class AskAgain(Operation[Approval], frozen=True):
-    """Nobody has answered a question in time: the same one is asked once more."""
+    """Ask a question once more that was not answered in time."""
 
     approval_id: str
     new_id: str
@@ -536,18 +536,18 @@ class SkipItem(Operation[Item], frozen=True):
     by: str = ""
     why: str = ""
     state: ItemState | None = None
-    """What it was when the person looked: refused if it is something else by now."""
+    """The state that the person saw: refused if it has changed since."""
 
 
 class ReprocessItem(Operation[Item], frozen=True):
-    """A person asks for the item to be processed anew: the next attempt shares nothing with this one."""
+    """A person asks for the item to be processed again: the next attempt shares nothing with this one."""
 
     workflow_id: str
     item_id: str
     by: str = ""
     why: str = ""
     state: ItemState | None = None
-    """What it was when the person looked: refused if it is something else by now."""
+    """The state that the person saw: refused if it has changed since."""
 
 
 # Maintenance and recovery.
@@ -631,7 +631,7 @@ class AddDelivery(Operation[Delivery], frozen=True):
 
 
 class SettleNotice(Operation[NoticeRow], frozen=True):
-    """Nobody is needed any more: whoever was to be told of the beginning is told of the end, after it."""
+    """Settle a matter: sinks that are told of its beginning are told of its end, in this order."""
 
     notice_id: str
     outcome: str = ""

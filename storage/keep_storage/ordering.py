@@ -1,7 +1,7 @@
 """Ordering keys: which events a consumer wants in order, by a member of their payload. Pure.
 
 A consumer declares where the key is (`customer.id`). While a run is parked over an unknown outcome, other events with
-a key that it holds wait for it; events without a key wait for nobody.
+a key that it holds wait for it; events without a key do not wait.
 """
 
 import hashlib
@@ -19,7 +19,7 @@ _KEY: Final = msgspec.json.Decoder(str | int | float | bool)
 def ordering_key(payload: Json, ordering: str | None) -> str | None:
     """The key of an event, if its consumer declares one and the payload has a text, a number or a truth value there.
 
-    A number that nobody can hold (`1e400` is valid JSON) is none: it is not taken any more; a file may have it.
+    A number that no float can hold (`1e400` is valid JSON) is no key: it is not taken any more; a file may have it.
     """
     if ordering is None:
         return None

@@ -1,4 +1,4 @@
-"""What a mutation's outcome means for others: what `next` is told, and who can still find out. Pure."""
+"""The outcome of a mutation, as `next` is told it and as a doubt. Pure."""
 
 import msgspec
 
@@ -28,5 +28,5 @@ def mutation_result(outcome: MutationOutcome, result: Json | None = None, reason
 
 
 def in_doubt(mutation: Mutation) -> MutationStatus:
-    """What a call is when nobody knows whether it happened: a question to its connector, or to a person."""
+    """The status of a call that may have happened: a question to its connector, or to a person."""
     return MutationStatus.NEEDS_RECONCILE if mutation.reconcilable else MutationStatus.INDETERMINATE

@@ -9,7 +9,7 @@ from typing import Final
 from keep_storage.errors import StorageUnavailable
 
 PRIVATE: Final = 0o600
-"""The user that runs the runtime, and nobody else."""
+"""For the user that runs the runtime only."""
 
 _SAFELY: Final = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 """Neither through a link to somewhere else, nor waiting for the other end of a pipe."""
@@ -27,7 +27,7 @@ def make(path: Path, mode: int) -> None:
     try:
         descriptor = os.open(path.resolve(), os.O_RDWR | os.O_CREAT | os.O_EXCL | _SAFELY, PRIVATE)
     except OSError:
-        # There already; or it cannot be made, and whoever opens it next says why.
+        # There already; or it cannot be made, and the next open says why.
         return
     try:
         os.fchmod(descriptor, mode)
@@ -38,7 +38,7 @@ def make(path: Path, mode: int) -> None:
 def open_own(path: Path, flags: int, database: Path) -> int:
     """A descriptor of a plain file that belongs to this user, or to whom the database belongs.
 
-    Raises `FileNotFoundError` without `O_CREAT`, and `StorageUnavailable` for a link, a pipe, somebody else's file.
+    Raises `FileNotFoundError` without `O_CREAT`, and `StorageUnavailable` for a link, a pipe or another user's file.
     """
     try:
         descriptor = os.open(path, flags | _SAFELY, PRIVATE)
@@ -67,7 +67,7 @@ def _wrong_with(descriptor: int, database: Path) -> str | None:
     except OSError:
         owner = None
     if owner is not None and user == 0 and found.st_uid == 0 and owner.st_uid != 0:
-        # What root makes beside a database is for whose runtime comes next, as SQLite does it with its own files.
+        # A file that root makes beside a database is for the owner of that, as SQLite does it with its own files.
         os.fchown(descriptor, owner.st_uid, owner.st_gid)
     if not stat.S_ISREG(found.st_mode):
         return "is no plain file"
@@ -78,7 +78,7 @@ def _wrong_with(descriptor: int, database: Path) -> str | None:
 
 
 def is_at(path: Path, descriptor: int) -> bool:
-    """Whether the file that is open is the one at this place: it may have been replaced meanwhile."""
+    """True if the open file is the one at this path: it may have been replaced meanwhile."""
     try:
         there = path.lstat()
     except FileNotFoundError:

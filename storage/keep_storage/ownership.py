@@ -36,7 +36,7 @@ class Ownership:
             if (descriptor := _taken(lock, path)) is not None:
                 return cls._signed(descriptor, mode)
             time.sleep(_PAUSE_S)
-        raise StorageUnavailable(f"{lock} changes all the time: somebody is in the way. Try again.")
+        raise StorageUnavailable(f"{lock} keeps changing: another process replaces it. Try again.")
 
     @classmethod
     def _signed(cls, descriptor: int, mode: int) -> Self:
@@ -56,7 +56,7 @@ class Ownership:
 
 
 def owner_of(path: Path) -> str | None:
-    """The process that owns the file, `"unknown"` if it has not said; None if nobody does. Takes nothing away."""
+    """The process that owns the file, `"unknown"` if it has not said; None if no process does. Changes nothing."""
     try:
         descriptor = open_own(_lock_of(path), os.O_RDONLY, path)
     except FileNotFoundError:
@@ -65,7 +65,7 @@ def owner_of(path: Path) -> str | None:
         if not _is_written(descriptor):
             return None
         pid, is_dead = _named_in(descriptor)
-        # Something that a dead runtime had started may still hold its lock: no runtime is running for that.
+        # A child of a dead runtime may still hold its lock: that is no running runtime.
         return None if is_dead else pid
     finally:
         os.close(descriptor)
@@ -101,10 +101,10 @@ def _refuse_if_owned(descriptor: int, database: Path) -> None:
 
 
 def _replaced(lock: Path, old: int, database: Path) -> int | None:
-    """A lock file in place of one on which somebody has a lock for reading, locked; None if it has to be tried again.
+    """A lock file in place of one that is locked for reading, locked; None if it has to be tried again.
 
-    Nobody else can be at it. Our own lock for reading keeps every runtime from taking the old file, and the new one
-    is locked under a name of its own, closed to strangers, before it gets into the old one's place.
+    No other process can do the same. Our own lock for reading keeps every runtime from taking the old file, and the new
+    one is locked under a name of its own, closed to strangers, before it gets into the old one's place.
     """
     if not _lock(old, fcntl.F_RDLCK):
         return None
@@ -135,7 +135,7 @@ def _lock(descriptor: int, kind: int) -> bool:
 
 
 def _is_written(descriptor: int) -> bool:
-    """Whether another one has the lock for writing: a runtime."""
+    """True if another process has the lock for writing: a runtime."""
     if _KNOWS_KINDS:
         asked = struct.pack(_FLOCK, fcntl.F_RDLCK, os.SEEK_SET, 0, 0, 0)
         kind: int = struct.unpack(_FLOCK, fcntl.fcntl(descriptor, fcntl.F_OFD_GETLK, asked))[0]
@@ -170,7 +170,7 @@ def _namespace() -> int:
 
 
 def _is_gone(pid: int, started: int) -> bool:
-    """Whether the process that was started then has ended: another one may have its number by now."""
+    """True if the process that was started then has ended: another one may have its number by now."""
     now = _started(pid)
     if now is not None:
         return now != started
@@ -179,12 +179,12 @@ def _is_gone(pid: int, started: int) -> bool:
     except ProcessLookupError:
         return True
     except PermissionError:
-        pass  # somebody else's, and there
+        pass  # of another user, and there
     return False
 
 
 def _started(pid: int) -> int | None:
-    """When a process was started, in whatever the system counts; 0 if it has ended; None if nobody can tell."""
+    """The start of a process, in the unit of the system; 0 if it has ended; None if that is unknown."""
     try:
         state = Path(f"/proc/{pid}/stat").read_text("utf-8", "replace").rpartition(")")[2].split()
     except OSError:

@@ -1,4 +1,4 @@
-"""What a runtime, a console or a test wants to know. Reads only, on the writer's connection or any reader's."""
+"""Questions of a runtime, a console or a test. Reads only, on the writer's connection or any reader's."""
 
 from collections.abc import Iterable
 from typing import Final
@@ -120,7 +120,7 @@ _LAST_SEQ: Final = 2**63 - 1
 _NO_LIMIT: Final = 2**31 - 1
 
 
-# What is to run, and when.
+# Work that is due.
 
 
 class HandlerView(msgspec.Struct, frozen=True, gc=False):
@@ -140,11 +140,11 @@ class HandlerView(msgspec.Struct, frozen=True, gc=False):
     oldest_pending_seq: int | None
     """The oldest pending event in the topics of a consumer."""
     has_news: bool
-    """Something is pending that an empty run has not looked at."""
+    """An event is pending that an empty run has not looked at."""
 
 
 class TaskView(msgspec.Struct, frozen=True, gc=False):
-    """A repair under way, with all that decides what is done about it."""
+    """An open repair, with all that decides about it."""
 
     id: str
     run_id: str
@@ -176,7 +176,7 @@ class Snapshot(msgspec.Struct, frozen=True):
     reconcile_at: Millis | None
     """When the first of its doubts is to be looked into."""
     task: TaskView | None
-    """The repair under way."""
+    """The open repair."""
 
 
 class Due(msgspec.Struct, frozen=True, gc=False):
@@ -187,7 +187,7 @@ class Due(msgspec.Struct, frozen=True, gc=False):
 
 
 def snapshot(q: Queries, workflow_id: str) -> Snapshot | None:
-    """What one workflow may do next. Several statements: a reader that wants one moment asks inside
+    """The next steps of one workflow. Several statements: a reader that wants one moment asks inside
     `reader.snapshot()`."""
     row = q.one("workflow_at_work", {"id": workflow_id})
     if row is None:
@@ -296,12 +296,12 @@ def reservations_of_event(q: Queries, event_id: str) -> list[Reservation]:
 
 
 def roots_of_event(q: Queries, event_id: str) -> list[Event]:
-    """What first caused an event; nothing if it came from outside."""
+    """The first causes of an event; none if it came from outside."""
     return find_all(q, Event, "roots_of_event", {"event_id": event_id})
 
 
 def events_caused_by(q: Queries, event_id: str) -> list[Event]:
-    """All that came of an event."""
+    """All events that an event caused."""
     return find_all(q, Event, "events_caused_by", {"event_id": event_id})
 
 
@@ -313,7 +313,7 @@ class InputRow(msgspec.Struct, frozen=True):
 
 
 def inputs(q: Queries, workflow_id: str, *, limit: int = PEEK_DEFAULT, before: int = _LAST_SEQ) -> list[InputRow]:
-    """What came in, newest first. `before` is the `seq` of the last one seen."""
+    """Inputs, newest first. `before` is the `seq` of the last one seen."""
     found = q.all("inputs_of_workflow", {"workflow_id": workflow_id, "limit": limit, "before": before})
     return [InputRow(row[0], decode(Event, row[1:])) for row in found]
 
@@ -341,7 +341,7 @@ def workflows(q: Queries) -> list[Workflow]:
 
 
 def workflows_in_error(q: Queries) -> list[Workflow]:
-    """Workflows that are stopped until somebody has seen to it, archived ones too."""
+    """Workflows that are stopped by an error, archived ones too."""
     return find_all(q, Workflow, "workflows_in_error", {})
 
 
@@ -378,11 +378,11 @@ def tasks(q: Queries, workflow_id: str, *, limit: int = PEEK_DEFAULT, before: st
     return find_all(q, MaintenanceTask, "tasks_of_workflow", key)
 
 
-# What a script version did.
+# The work of a script version.
 
 
 def runs_of_version(q: Queries, version_id: str, *, limit: int = PEEK_DEFAULT, after: str = "") -> list[Run]:
-    """What a version ran, oldest first. `after` is the id of the last one seen."""
+    """Runs of a version, oldest first. `after` is the id of the last one seen."""
     return find_all(q, Run, "runs_of_version", {"version_id": version_id, "limit": limit, "after": after})
 
 
@@ -419,7 +419,7 @@ def outputs(q: Queries, workflow_id: str, *, limit: int = PEEK_DEFAULT, before: 
 
 
 def mutations_of_event(q: Queries, event_id: str) -> list[Mutation]:
-    """What came of an event: the mutations of every run that ever held it, or held what it caused, oldest first."""
+    """Consequences of an event: the mutations of every run that ever held it, or held what it caused, oldest first."""
     return find_all(q, Mutation, "mutations_of_event", {"event_id": event_id})
 
 
@@ -428,12 +428,12 @@ def mutations_of_run(q: Queries, run_id: str) -> list[Mutation]:
 
 
 def unsettled_mutations(q: Queries, workflow_id: str) -> list[Mutation]:
-    """What a workflow does not know, or has not sent."""
+    """The calls of a workflow that are in doubt, or not sent."""
     return find_all(q, Mutation, "unsettled_mutations", {"workflow_id": workflow_id})
 
 
 def doubts(q: Queries) -> list[Mutation]:
-    """The calls of which nobody knows whether they happened, in all workflows."""
+    """The calls that may have happened, in all workflows."""
     return find_all(q, Mutation, "doubts", {})
 
 
@@ -455,7 +455,7 @@ def open_approvals(q: Queries, workflow_id: str | None = None) -> list[Approval]
 
 
 def approvals_due(q: Queries, workflow_id: str, now: Millis) -> list[Approval]:
-    """Questions of a workflow that nobody answered in time, the longest due first."""
+    """Questions of a workflow that expired, the longest due first."""
     return find_all(q, Approval, "approvals_due", {"workflow_id": workflow_id, "now": now})
 
 
@@ -470,7 +470,7 @@ def item_attempts(q: Queries, workflow_id: str, item_id: str) -> list[Item]:
 
 
 def journal(q: Queries, *, workflow_id: str | None = None, after: int = 0, limit: int = PEEK_MAX) -> list[JournalEntry]:
-    """What happened after a sequence number: everywhere, or in one workflow."""
+    """Journal entries after a sequence number: everywhere, or in one workflow."""
     if workflow_id is None:
         return find_all(q, JournalEntry, "journal_after", {"after": after, "limit": limit})
     key = {"workflow_id": workflow_id, "after": after, "limit": limit}

@@ -1,4 +1,4 @@
-"""What becomes of the events of topics that a new script no longer declares. Only `activate_script` calls this.
+"""Events of topics that a new script no longer declares. Only `activate_script` calls this.
 
 A person says it topic by topic: the events are dropped, or moved to a topic that the script declares. A script that
 would leave unfinished events behind is refused, since nothing would read them.
@@ -57,7 +57,7 @@ def _check_names(topics: Mapping[str, Topic], workflow_id: str, op: ActivateScri
 def _check_held(
     q: Queries, workflow_id: str, topics: Mapping[str, Topic], held: list[Event], op: ActivateScript
 ) -> None:
-    """What a run holds is never skipped: not by a drop, and not as an event that the other topic has already."""
+    """Refuse to skip an event that a run holds: by a drop, or as one that the other topic has already."""
     for name in op.drop:
         for event in _of(topics[name], held):
             reject(
@@ -96,7 +96,7 @@ def settle(tx: Transaction, workflow_id: str, op: ActivateScript, now: Millis) -
         count = rows.move_pending_events(tx, topics[old].id, topics[new].id, now)
         moved[old] = {"to": new, "events": count + len(_of(topics[old], held)), "skipped": pending - count}
         touched |= {topics[new].id} if count else set()
-        # What is finished goes along: an event that is published again is known by its message id.
+        # Finished events go along: an event that is published again is known by its message id.
         rows.move_finished_events(tx, topics[old].id, topics[new].id)
     for topic_id in touched:
         rows.count_write(tx, topic_id)

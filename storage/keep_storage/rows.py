@@ -126,7 +126,7 @@ def mark_version_activated(tx: Transaction, version_id: str, now: Millis) -> Non
 
 
 class Reading(msgspec.Struct, frozen=True):
-    """Who reads a topic, and where it finds the ordering key."""
+    """The reader of a topic, and the place of the ordering key."""
 
     consumer: str | None = None
     ordering: str | None = None
@@ -141,7 +141,7 @@ def replace_topics(tx: Transaction, workflow_id: str, topics: Mapping[str, Readi
 def replace_handlers(
     tx: Transaction, workflow_id: str, handlers: Iterable[tuple[Handler, bool]], *, is_repair: bool
 ) -> None:
-    """Each with whether its next run is planned anew."""
+    """Each with a flag: its next run is planned again."""
     tx.run("retire_handlers", {"workflow_id": workflow_id, "is_repair": is_repair})
     for handler, plan_anew in handlers:
         tx.run("declare_handler", {**as_params(handler), "plan_anew": plan_anew})
@@ -305,7 +305,7 @@ class Admission(msgspec.Struct, frozen=True):
     session_ended_at: Millis | None
     handler_kind: HandlerKind | None
     seen: int | None
-    """What there is to see for a consumer: the `writes` of its topics."""
+    """All that a consumer can see: the `writes` of its topics."""
     active_run_id: str | None
     held_run_id: str | None
     """The parked run of this job."""
@@ -377,7 +377,7 @@ def active_runs(q: Queries, workflow_id: str | None) -> list[Run]:
 
 
 class Claim(msgspec.Struct, frozen=True):
-    """What decides whether a run may reserve an event. Without an id, the topic has no such event."""
+    """The facts by which a run may reserve an event. Without an id, the topic has no such event."""
 
     consumer: str | None
     event_id: str | None
@@ -388,7 +388,7 @@ class Claim(msgspec.Struct, frozen=True):
 
 
 def claim(q: Queries, workflow_id: str, topic: str, message_id: str) -> Claim | None:
-    """Nothing if the topic is not declared."""
+    """None if the topic is not declared."""
     key = {"workflow_id": workflow_id, "topic": topic, "message_id": message_id}
     row = q.one("claimable_event", key)
     return None if row is None else decode(Claim, row)
@@ -484,7 +484,7 @@ def pending_count(q: Queries, topic_id: int) -> int:
 
 
 def held_events(q: Queries, workflow_id: str) -> list[Event]:
-    """What the runs that wait hold while none is active, in append order."""
+    """The events that waiting runs hold while none is active, in append order."""
     return find_all(q, Event, "held_events_of_workflow", {"workflow_id": workflow_id})
 
 
@@ -635,7 +635,7 @@ def insert_notice(tx: Transaction, notice: NoticeRow) -> bool:
 
 
 def settle_notice(tx: Transaction, notice: NoticeRow) -> None:
-    """Whoever was to be told of it is to be told of its end."""
+    """Sinks that are told of it are to be told of its end."""
     tx.run("settle_notice", as_params(notice))
     tx.run("insert_settled_deliveries", {"notice_id": notice.id, "now": notice.settled_at})
 

@@ -176,7 +176,7 @@ def create_retry_run(tx: Transaction, op: CreateRetryRun, now: Millis) -> Change
 
 
 def _admit(q: Queries, session_id: str, handler: str) -> rows.Admission:
-    """Whether anything may run in this workflow now."""
+    """Refuse unless a run may start in this workflow now."""
     admission = rows.admission(q, session_id, handler) or reject(
         Reason.SESSION_NOT_FOUND, f"There is no session {session_id!r}."
     )
@@ -371,7 +371,7 @@ def _is_parked(run: Run, held: Disposition, *, parks: bool) -> bool:
 
 
 def _look_again_after_stop(tx: Transaction, run: Run, held: Disposition, now: Millis) -> None:
-    """What the run saw is news again."""
+    """Make what the run saw news again."""
     rows.look_again(tx, run, now)
     has_prepared = run.kind is HandlerKind.CONSUMER and run.phase not in (Phase.PENDING, Phase.PREPARING)
     if has_prepared and held is Disposition.RELEASE and run.reserved_count == 0:
@@ -412,7 +412,7 @@ def _after_stop(q: Queries, workflow: Workflow, run: Run, held: Disposition, abo
     if held is Disposition.HOLD_UNCERTAIN:
         words = words or RUN_STATUS_ERROR[RunStatus.PAUSED_RECONCILIATION]
     if workflow.status is WorkflowStatus.ARCHIVED and held is not Disposition.HOLD_UNCERTAIN:
-        # Nothing of it runs any more, so there is nothing to put right.
+        # It runs no more, so there is no error to put right.
         return workflow
     if words:
         workflow = replace(

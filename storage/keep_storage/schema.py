@@ -1,7 +1,7 @@
-"""Whether the schema in a file is ours: what a file has is compared with what the migrations make.
+"""Compares the schema of a file with the one that the migrations make.
 
-A trigger, a view or a generated column is code that runs when somebody looks: a file that has one we did not write is
-not read.
+A trigger, a view or a generated column is code that runs when people look: a file that has one we did not write is not
+read.
 """
 
 import re
@@ -22,7 +22,7 @@ APPLICATION_ID: Final = 0x4B454550
 _TOKEN: Final = re.compile(r"""('(?:[^']|'')*')|"(\w+)"|--[^\n]*|/\*.*?\*/|\s+""", re.DOTALL)
 _BLANKS: Final = re.compile(r" *([(),]| ) *")
 _STATISTICS: Final = re.compile(r"CREATE TABLE sqlite_stat[14]\([\w,]+\)")
-"""What `ANALYZE` leaves behind. It changes plans and nothing else."""
+"""Left behind by `ANALYZE`. It changes plans and nothing else."""
 
 _PARTS_MAX: Final = 10_000
 """Of a schema that are looked at. Ours has less than a hundred."""
@@ -74,21 +74,21 @@ def _parts(connection: apsw.Connection) -> Iterator[Part]:
 
 
 def foreign_in(connection: apsw.Connection, version: int) -> list[str]:
-    """What is in the schema of a file and not ours, or missing; empty if it is as we make it."""
+    """Parts of the schema of a file that are not ours, or missing; empty if it is as we make it."""
     expected, found = _expected(version), tuple(_parts(connection))
     return [] if found == expected else differences(expected, found)
 
 
 def another_schema(path: str, version: int, foreign: list[str]) -> StorageForeign:
-    """What to tell a person about that."""
+    """The error that says so."""
     return StorageForeign(
         f"{path}: its schema is not that of version {version}: {'; '.join(foreign)}. Nothing else of it was read. "
-        "Restore a backup, or remove what somebody has added."
+        "Restore a backup, or remove what was added."
     )
 
 
 def differences(expected: Iterable[Part], found: Iterable[Part]) -> list[str]:
-    """What is in the file and not ours, and what is missing; empty if it is as we make it."""
+    """Parts of the file that are not ours, and parts that are missing; empty if it is as we make it."""
     ours, theirs = Counter(map(_plain, expected)), Counter(_plain(each) for each in found if not _is_statistics(each))
     added, missing = list((theirs - ours).elements()), list((ours - theirs).elements())
     names = {each.name for each in missing}

@@ -1,7 +1,7 @@
 """SQLite under the execution model, through APSW: write-ahead log, every commit synced.
 
-The only module that knows the driver, with `wary`. One connection writes; readers have their own, read-only ones. What
-anyone reads in a file that is not their own is bounded, and read only if its schema is ours.
+The only module that knows the driver, with `wary`. One connection writes; readers have their own, read-only ones. Reads
+of a file that others may have made are bounded, and happen only if its schema is ours.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -48,7 +48,7 @@ _ADVICE: Final[Mapping[type[apsw.Error], tuple[type[StorageError], str]]] = {
     apsw.NotADBError: (StorageCorrupt, "the file is not a database, or its header is damaged"),
     apsw.TooBigError: (StorageCorrupt, "a value in it is larger than the file can hold; the file is damaged"),
 }
-"""What to tell a person about each way a disk can fail. Any other error of the driver is a bug in our SQL."""
+"""Advice for each way a disk can fail. Any other error of the driver is a bug in our SQL."""
 
 
 @contextmanager
@@ -67,9 +67,9 @@ def _opening(path: str, **options: Any) -> Iterator[apsw.Connection]:
         undo.callback(connection.close)
         connection.set_busy_timeout(_BUSY_MS)
         connection.pragma("temp_store", "MEMORY")
-        # A plan that does not depend on what is bound: else this SQLite parses a join anew at every execution.
+        # A plan that does not depend on what is bound: else this SQLite parses a join again at every execution.
         connection.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
-        # Whatever is in the file: no view in it is opened, and nothing in its schema calls a function that could do
+        # No view in the file is opened, and nothing in its schema calls a function that could do
         # harm. Our own views are temporary.
         connection.config(apsw.SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0)
         connection.config(apsw.SQLITE_DBCONFIG_ENABLE_VIEW, 0)
@@ -80,7 +80,7 @@ def _opening(path: str, **options: Any) -> Iterator[apsw.Connection]:
 
 @contextmanager
 def _wary(path: str) -> Iterator[None]:
-    """Whatever goes wrong here is the file's fault: nothing of ours has been asked of it yet, or nothing could be."""
+    """Blame the file for every error: nothing of ours has been asked of it yet, or nothing could be."""
     try:
         yield
     except apsw.Error as error:
@@ -165,11 +165,11 @@ _KINDS: Final[Mapping[str | None, tuple[type, ...]]] = {
     "INTEGER": (int, NoneType),
     "REAL": (float, NoneType),
 }
-"""What a column of a table of ours can hold. `STRICT` is for who writes: a crafted file may hold anything else."""
+"""The types of the columns of our tables. `STRICT` holds for writes: a crafted file may hold anything else."""
 
 
 class _WaryConnection(_Connection):
-    """Named queries of a file that somebody else may have made: none takes more than such a file can need."""
+    """Named queries of a file that others may have made: none takes more than such a file can need."""
 
     def __init__(self, connection: apsw.Connection, path: str) -> None:
         super().__init__(connection, path)
@@ -205,7 +205,7 @@ class _WaryConnection(_Connection):
         return schema_version(self._connection, self._path)
 
     def foreign(self) -> list[str]:
-        """What is in its schema and not ours, or missing."""
+        """Parts of its schema that are not ours, or missing."""
         return foreign_in(self._connection, self.version())
 
 
@@ -313,7 +313,7 @@ def _opening_warily(path: str) -> Iterator[_WaryConnection]:
 
 
 def open_reader(path: str) -> Reader:
-    """A read-only connection to a file that somebody else has, or has made.
+    """A read-only connection to a file that others have, or have made.
 
     Raises `StorageForeign` and its kin, before anything is read, if it is not as a runtime of this version leaves it.
     """
@@ -344,7 +344,7 @@ def copy_to(source: str, target: str, told: Callable[[int, int], None]) -> None:
         _opening(target, flags=apsw.SQLITE_OPEN_READWRITE) as there,
     ):
         version = schema_version(here, source)
-        # One moment for all pages: without a transaction of ours, every commit of the runtime would start it anew.
+        # One moment for all pages: without a transaction of ours, every commit of the runtime would restart it.
         here.execute("BEGIN")
         if foreign := foreign_in(here, version):
             raise another_schema(source, version, foreign)
@@ -399,7 +399,7 @@ def _make_views(connection: apsw.Connection) -> None:
 
 def _migrate(connection: apsw.Connection, version: int, now: Millis) -> None:
     """Apply what is missing, in one transaction: who is killed meanwhile leaves the file as it was. References are
-    checked after each migration: a table that is made anew is gone for a moment."""
+    checked after each migration: a table that is made again is gone for a moment."""
     connection.pragma("foreign_keys", False)
     missing = list(enumerate(statements.migrations()[version:], start=version + 1))
     # If one fails, the connection is closed, and with it the transaction is gone.

@@ -1,4 +1,4 @@
-"""What stops a workflow until a person has seen to it, and how that ends.
+"""Errors that stop a workflow until a person has seen to it, and their end.
 
 When an error goes, the next thing that stops the workflow takes its place: a run beside it may be in doubt too.
 """
@@ -37,7 +37,7 @@ def clear_workflow_error(tx: Transaction, op: ClearWorkflowError, now: Millis) -
 
 
 def _is_about(workflow: Workflow, permission: str) -> bool:
-    """Whether the error of a workflow is about this permission. Older errors name it only in their words."""
+    """True if the error of a workflow is about this permission. Older errors name it only in their words."""
     if workflow.error_class is not FailureClass.PERMISSION:
         return False
     if workflow.error_about:

@@ -40,7 +40,7 @@ class Store:
         of one that is there stays as it is.
 
         Raises `StorageOwned`, `StorageTooNew`, `StorageForeign`, `StorageCorrupt` or `StorageUnavailable`.
-        A broken invariant is logged loudly and hidden from nobody; it does not keep the file closed.
+        A broken invariant is logged loudly; it does not keep the file closed.
         """
         ownership = Ownership.take(Path(path), checked_mode(file_mode))
         try:
@@ -102,7 +102,7 @@ class Store:
 
 
 def _tell_what_is_broken(path: str) -> None:
-    """Check the invariants about unfinished work, as somebody who did not make the file: it may be damaged."""
+    """Check the invariants about unfinished work, without trust in the file: it may be damaged."""
     with closing(open_reader(path)) as reader, reader.snapshot():
         for broken in invariants.check(reader, deep=False):
             log.error("%s: %s Run `keep doctor %s`.", path, broken, path)

@@ -1,4 +1,4 @@
-"""What the execution model asks of a database, and nothing more. SQLite implements it; PostgreSQL can.
+"""A database as the execution model asks for it, and nothing more. SQLite implements it; PostgreSQL can.
 
 A query is named, not written: the drivers know the text (`sql/queries.sql`) and translate `:name` parameters.
 """
@@ -41,7 +41,7 @@ class Reader(Queries, Protocol):
     """A connection that cannot write and never waits for the writer."""
 
     def snapshot(self) -> AbstractContextManager[None]:
-        """Everything read inside sees the same moment."""
+        """All reads inside see the same moment."""
 
     def close(self) -> None: ...
 

@@ -70,7 +70,7 @@ MUTATION_NEXT: Final[Mapping[MutationStatus, frozenset[MutationStatus]]] = {
 
 MAY_SETTLE: Final[Mapping[MutationOutcome, Mapping[MutationStatus, frozenset[Resolver]]]] = {
     MutationOutcome.SUCCESS: {
-        # The call is being made: nobody but the one who makes it can know.
+        # The call is being made: only the one who makes it can know.
         MutationStatus.IN_FLIGHT: frozenset({Resolver.CONNECTOR, Resolver.RECONCILIATION}),
         MutationStatus.NEEDS_RECONCILE: frozenset(
             {Resolver.CONNECTOR, Resolver.RECONCILIATION, Resolver.USER_ASSERT_APPLIED}
@@ -79,7 +79,7 @@ MAY_SETTLE: Final[Mapping[MutationOutcome, Mapping[MutationStatus, frozenset[Res
         MutationStatus.INDETERMINATE: frozenset({Resolver.USER_ASSERT_APPLIED}),
     },
     MutationOutcome.FAILURE: {
-        # It never left: the host may give up on it, recovery may, and whoever was asked may refuse.
+        # It never left: the host may give up on it, recovery may, and the person who was asked may refuse.
         MutationStatus.PENDING: frozenset(
             {Resolver.CONNECTOR, Resolver.RECOVERY, Resolver.APPROVAL_REJECTED, Resolver.APPROVAL_EXPIRED}
         ),
@@ -96,13 +96,13 @@ MAY_SETTLE: Final[Mapping[MutationOutcome, Mapping[MutationStatus, frozenset[Res
         MutationStatus.INDETERMINATE: frozenset({Resolver.USER_SKIP}),
     },
 }
-"""Who may say what of a mutation, by where it stands. Nobody may say what is not listed."""
+"""The resolvers that may settle a mutation, by outcome and status. Others may not."""
 
 VERDICTS: Final = frozenset({Resolver.USER_ASSERT_APPLIED, Resolver.USER_ASSERT_FAILED, Resolver.USER_SKIP})
-"""A person's word on what nobody else knows."""
+"""A person's word on an unknown outcome."""
 
 ANSWERS: Final = frozenset({Resolver.APPROVAL_REJECTED, Resolver.APPROVAL_EXPIRED})
-"""What became of a question whether a call may be made; said by answering it."""
+"""The answers to a question whether a call may be made; said by answering it."""
 
 EVENT_NEXT: Final[Mapping[EventStatus, frozenset[EventStatus]]] = {
     EventStatus.PENDING: frozenset({EventStatus.RESERVED, EventStatus.SKIPPED}),
@@ -141,7 +141,7 @@ RUN_STATUS_ERROR: Final[Mapping[RunStatus, str]] = {
     RunStatus.CRASHED: "",
     RunStatus.COMMITTED: "",
 }
-"""What `workflow.error` says when a run stops this way and brings no words of its own. Empty: nothing to do
+"""The words of `workflow.error` when a run stops this way and brings none of its own. Empty: nothing to do
 for a person, because a retry, maintenance or recovery carries on."""
 
 

@@ -1,7 +1,7 @@
-"""What a query of a file may take that somebody else may have made: steps, rows and bytes, by the size of the file.
+"""Bounds for queries of a file that others may have made: steps, rows and bytes, by the size of the file.
 
-A damaged or crafted tree of pages can hold the same page a million times: without an end to it, whoever looks would
-wait for ever or run out of memory. A file that keep-actors wrote needs a small part of what is allowed.
+A damaged or crafted tree of pages can hold the same page a million times: without a bound, a reader would wait
+for ever or run out of memory. A file that keep-actors wrote needs a small part of what is allowed.
 """
 
 import os
@@ -31,8 +31,8 @@ _COMPRESSED: Final = 8
 """A file may be so much larger than what it takes on the disk: some file systems compress, and count late."""
 
 TOO_MUCH: Final = (
-    "there is more to read in it than a file of its size can hold; it is damaged, or was made to hold up whoever "
-    "looks: restore a backup"
+    "there is more to read in it than a file of its size can hold; it is damaged, or was made to hold up its "
+    "readers: restore a backup"
 )
 
 BESIDE: Final = ("-wal", "-shm", "-journal")
@@ -49,7 +49,7 @@ class Allowance:
         self._bytes_max = _BYTES_MAX + size * _TIMES_READ
         connection.limit(apsw.SQLITE_LIMIT_LENGTH, min(max(_VALUE_BYTES, size), _LENGTH_MAX))
         connection.pragma("cell_size_check", True)
-        # With an id: it takes nobody's place who counts too.
+        # With an id: it replaces no other handler.
         connection.set_progress_handler(self._is_used_up, _STEPS, id=self)
         self.renew()
 
@@ -69,7 +69,7 @@ class Allowance:
 
 
 def size_of(path: str) -> int:
-    """The bytes of a database and its log, without holes that cost whoever made the file nothing."""
+    """The bytes of a database and its log, without holes, which cost nothing to make."""
     size = 0
     for name in (path, f"{path}-wal"):
         try:

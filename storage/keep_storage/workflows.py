@@ -112,7 +112,7 @@ def activate_script(tx: Transaction, op: ActivateScript, now: Millis) -> Change[
     if active := rows.active_runs(tx, workflow.id):
         reject(
             Reason.RUN_ALREADY_ACTIVE,
-            f"Run {active[0].id!r} is under way; a script is exchanged between runs. Try again when it ends.",
+            f"Run {active[0].id!r} is active; a script is exchanged between runs. Try again when it ends.",
         )
     _keeps_the_handler_that_waits(tx, workflow, op)
     readings = _reading_of_each_topic(op)
@@ -161,7 +161,7 @@ def _keeps_the_handler_that_waits(q: Queries, workflow: Workflow, op: ActivateSc
 
 
 def _reading_of_each_topic(op: ActivateScript) -> dict[str, rows.Reading]:
-    """Which handler reads which topic, and how. Refuses what a script may not declare."""
+    """The reader of each topic. Refuses what a script may not declare."""
     readings = dict.fromkeys(op.topics, rows.Reading())
     names: set[str] = set()
     for handler in op.handlers:

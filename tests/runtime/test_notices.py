@@ -337,7 +337,7 @@ async def test_a_sink_that_breaks_the_actor_ends_notices_and_nothing_else(caplog
         await box.publish("flow", "in", "one")
         await box.settle()
         assert fake.texts == ["one"]
-    assert "Nobody is told any more" in caplog.text
+    assert "No notices are sent any more" in caplog.text
 
 
 async def test_a_disk_that_cannot_write_delays_the_note_of_a_delivery_and_repeats_nothing() -> None:
@@ -491,7 +491,7 @@ def test_a_sink_is_a_function_a_hook_or_a_webhook_and_each_has_its_name() -> Non
         (lambda: chosen([page, page]), "two sinks of notices are called 'page'"),
         (lambda: chosen(lambda notice: page(notice)), "is an async function"),
         (lambda: Hook(lambda notice: page(notice)), "needs a name"),
-        (lambda: Hook(page, timeout_ms=0), "timeout_ms is more than 0"),
+        (lambda: Hook(page, timeout_ms=0), "timeout_ms must be > 0"),
         (lambda: Webhook("example.com", secret=SECRET), "such as https://"),
         (lambda: Webhook("https://a.example", secret="a-long-random-secret"), "new_secret"),
         (lambda: Webhook("https://a.example", secret="whsec_c2hvcnQ="), "24 to 64 random bytes"),

@@ -216,7 +216,7 @@ async def test_an_answer_to_a_question_that_was_asked_again_is_refused_and_the_n
     async with Box.open(fake, policy=Policy(approval_expires_ms=DAY_MS)) as box:
         old = (await asked(box, "a"))["a"]
         await box.advance(days=1)
-        with pytest.raises(Rejected, match="already expired, by policy: nobody answered in time; asked again"):
+        with pytest.raises(Rejected, match="already expired, by policy: not answered in time; asked again"):
             await box.keep.approve(old, by="ann")
         await box.keep.approve((await questions(box))["a"], by="ann")
         await box.until_idle()

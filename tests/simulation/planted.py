@@ -357,7 +357,7 @@ BUGS: Final = (
     Bug(
         "a call is recorded whatever a person has said since it was wanted",
         "storage/keep_storage/mutations.py",
-        "    _nobody_has_stopped_it(tx, run, op)\n",
+        "    _refuse_if_stopped(tx, run, op)\n",
         "",
     ),
     Bug(

@@ -1,4 +1,4 @@
--- What must be true after every commit. Each query returns the rows that break its promise: none, ever.
+-- Promises that are true after every commit. Each query returns the rows that break its promise: none, ever.
 -- Those marked (deep) look at finished work too; they are for tests and `keep doctor`, not for every start.
 
 -- name: reserved_event_has_a_living_holder
@@ -16,7 +16,7 @@ JOIN runs r ON r.id = e.reserved_by_run_id
 WHERE e.status = 'reserved' AND r.workflow_id <> t.workflow_id;
 
 -- name: reserved_event_is_in_the_history_of_its_holder
--- What a run holds, its history says.
+-- The history of a run has every event that it holds.
 SELECT e.id, e.reserved_by_run_id FROM events e
 LEFT JOIN reservations h ON h.run_id = e.reserved_by_run_id AND h.event_id = e.id
 WHERE e.status = 'reserved' AND (h.event_id IS NULL OR h.attempt <> e.attempt);
@@ -131,7 +131,7 @@ SELECT t.id, v.id FROM maintenance_tasks t JOIN script_versions v ON v.id = t.he
 WHERE t.status = 'open' AND v.workflow_id <> t.workflow_id;
 
 -- name: settlement_waits_behind_its_opening
--- That something is settled is tried exactly if nobody is still to be told that it began.
+-- The end of a matter is delivered exactly if its beginning is not still to be delivered.
 SELECT d.notice_id, d.sink, d.next_attempt_at FROM deliveries d
 LEFT JOIN deliveries o ON o.notice_id = d.notice_id AND o.sink = d.sink AND o.says = 'needs_person'
 WHERE d.status = 'waiting' AND d.says = 'settled'
@@ -155,7 +155,7 @@ WHERE m.item_id IS NULL AND r.mutation_outcome <> CASE
     ELSE '' END;
 
 -- name: result_is_what_the_ledger_says (deep)
--- What `next` is given is what the connector returned, also in a retry of a retry.
+-- `next` is given the result that the connector returned, also in a retry of a retry.
 SELECT r.id FROM runs r JOIN runs f ON f.id = r.retry_of
 WHERE r.mutation_outcome <> f.mutation_outcome
     OR r.mutation_result IS DISTINCT FROM f.mutation_result
@@ -188,7 +188,7 @@ JOIN events e ON e.id = h.event_id
 WHERE m.status = 'applied' AND m.item_id IS NULL AND e.status NOT IN ('reserved', 'consumed');
 
 -- name: one_effect_for_one_event (deep)
--- An event is behind at most one applied mutation, whoever held it before.
+-- An event is behind at most one applied mutation, in all runs that held it.
 SELECT h.event_id FROM mutations m JOIN reservations h ON h.run_id = m.run_id
 WHERE m.status = 'applied' AND m.item_id IS NULL
 GROUP BY h.event_id HAVING COUNT(*) > 1;
@@ -206,7 +206,7 @@ WHERE s.ended_at IS NOT NULL AND (
     OR s.cost_micros <> (SELECT COALESCE(SUM(r.cost_micros), 0) FROM runs r WHERE r.session_id = s.id));
 
 -- name: roots_are_events_of_the_same_workflow (deep)
--- What caused an event is an event of the same workflow, and not caused by anything itself.
+-- The cause of an event is an event of the same workflow, and has no cause itself.
 SELECT c.event_id, c.root_event_id FROM event_roots c
 JOIN events e ON e.id = c.event_id JOIN topics te ON te.id = e.topic_id
 JOIN events o ON o.id = c.root_event_id JOIN topics tr ON tr.id = o.topic_id
@@ -219,7 +219,7 @@ SELECT e.id, e.caused FROM events e
 WHERE e.caused <> CASE WHEN EXISTS (SELECT 1 FROM event_roots c WHERE c.event_id = e.id) THEN 1 ELSE 0 END;
 
 -- name: nobody_has_seen_what_was_not_written (deep)
--- What a consumer or a run of it has seen of the declared topics was written.
+-- A consumer or a run of it has seen only writes that happened.
 SELECT h.workflow_id, h.name, h.seen FROM handlers h
 WHERE h.seen > (SELECT COALESCE(SUM(t.writes), 0) FROM topics t
     WHERE t.workflow_id = h.workflow_id AND t.consumer = h.name);
@@ -232,14 +232,14 @@ WHERE i.is_open = 1 AND i.state NOT IN ('done', 'skipped')
         AND h.item_id = i.item_id AND h.attempt = i.attempt);
 
 -- name: earlier_attempts_are_finished (deep)
--- Only the latest attempt at an item can be under way.
+-- Only the latest attempt at an item can be processing.
 SELECT i.item_id, i.attempt FROM items i
 WHERE i.state = 'processing'
     AND EXISTS (SELECT 1 FROM items n WHERE n.workflow_id = i.workflow_id AND n.item_id = i.item_id
         AND n.attempt > i.attempt);
 
 -- name: everyone_is_told_the_end (deep)
--- Whoever was to be told that somebody is needed is told that it is settled, exactly if it is.
+-- Sinks that are told that a person is needed are told that it is settled, exactly if it is.
 SELECT d.notice_id, d.sink FROM deliveries d JOIN notices n ON n.id = d.notice_id
 WHERE d.says = 'needs_person' AND (n.settled_at IS NOT NULL) <> EXISTS (
     SELECT 1 FROM deliveries e WHERE e.notice_id = d.notice_id AND e.sink = d.sink AND e.says = 'settled');

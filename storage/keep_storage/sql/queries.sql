@@ -23,7 +23,7 @@ SELECT * FROM workflows WHERE name = :name AND status <> 'archived' ORDER BY cre
 SELECT * FROM workflows WHERE name = :name AND status = 'archived' ORDER BY created_at DESC, id DESC LIMIT 1;
 
 -- name: save_workflow
--- Everything about a workflow that can change.
+-- All columns of a workflow that can change.
 UPDATE workflows SET
     timezone = :timezone, status = :status, error = :error, error_class = :error_class, error_run_id = :error_run_id,
     maintenance = :maintenance, maintenance_run_id = :maintenance_run_id, pending_retry_run_id = :pending_retry_run_id,
@@ -81,7 +81,7 @@ UPDATE handlers SET declared = 0, seen = NULL, retry_at = NULL,
 WHERE workflow_id = :workflow_id;
 
 -- name: declare_handler
--- A handler of the active script. Its state stays; its next run stays where the schedule did, unless it is planned anew.
+-- A handler of the active script. Its state stays; its next run stays where the schedule did, unless it is planned again.
 INSERT INTO handlers (workflow_id, name, kind, declared, schedule, next_run_at, updated_at)
 VALUES (:workflow_id, :name, :kind, 1, :schedule, :next_run_at, :updated_at)
 ON CONFLICT (workflow_id, name) DO UPDATE SET
@@ -130,7 +130,7 @@ UPDATE handlers SET updated_at = :updated_at,
 WHERE workflow_id = :workflow_id AND name = :name;
 
 -- name: look_again
--- Whatever a consumer has seen is news to it.
+-- Make everything news to a consumer.
 UPDATE handlers SET seen = NULL, updated_at = :updated_at
 WHERE workflow_id = :workflow_id AND name = :name AND seen IS NOT NULL;
 
@@ -139,7 +139,7 @@ WHERE workflow_id = :workflow_id AND name = :name AND seen IS NOT NULL;
 UPDATE handlers SET seen = NULL, updated_at = :updated_at WHERE workflow_id = :workflow_id AND seen IS NOT NULL;
 
 -- name: forgive_failures
--- What made the handlers of a workflow fail has been seen to.
+-- The cause of failing handlers has been put right.
 UPDATE handlers SET failures = 0, failing_since = NULL, retry_at = NULL, updated_at = :updated_at
 WHERE workflow_id = :workflow_id AND failures <> 0;
 
@@ -158,18 +158,18 @@ WHERE workflow_id = :workflow_id AND failures <> 0 AND wake_at IS NULL
     AND NOT EXISTS (SELECT 1 FROM workflows w WHERE w.id = :workflow_id AND w.pending_retry_run_id IS NOT NULL);
 
 -- name: stood_still
--- Nothing of the workflow was tried for so long: that was no time of failing for any of its handlers.
+-- The workflow stood still for so long: that was no time of failing for its handlers.
 UPDATE handlers SET updated_at = :updated_at,
     failing_since = CASE WHEN failing_since + :ms < :updated_at THEN failing_since + :ms ELSE :updated_at END
 WHERE workflow_id = :workflow_id AND failures <> 0;
 
 -- name: fail_since_now
--- Nothing of the workflow was tried while it was paused: the time of failing begins anew.
+-- The workflow was paused: the time of failing begins again.
 UPDATE handlers SET failing_since = :updated_at, updated_at = :updated_at
 WHERE workflow_id = :workflow_id AND failures <> 0;
 
 -- name: count_repair
--- Once more somebody or something tried to repair the handler.
+-- One more repair of the handler was tried.
 UPDATE handlers SET repairs = repairs + 1, updated_at = :updated_at WHERE workflow_id = :workflow_id AND name = :name;
 
 -- name: forgive_repairs
@@ -270,7 +270,7 @@ SELECT w.*,
 FROM workflows w WHERE w.id = :id;
 
 -- name: task_at_work
--- The repair under way, and how often its handler was repaired.
+-- The open repair, and how often its handler was repaired.
 SELECT t.id, t.run_id, r.handler, t.attempts, h.repairs, t.next_attempt_at, t.held_version_id
 FROM maintenance_tasks t JOIN runs r ON r.id = t.run_id
 JOIN handlers h ON h.workflow_id = r.workflow_id AND h.name = r.handler
@@ -291,7 +291,7 @@ WHERE h.workflow_id = :workflow_id AND h.declared = 1
 GROUP BY h.workflow_id, h.name ORDER BY h.name;
 
 -- name: workflows_that_may_run
--- Those that nothing stops, each with the time of what comes before all else: what is under way, or a retry.
+-- Those that nothing stops, each with the time of its active run, open session or retry, which come first.
 SELECT w.id, CASE
     WHEN EXISTS (SELECT 1 FROM runs r WHERE r.workflow_id = w.id AND r.status = 'active') THEN 0
     WHEN EXISTS (SELECT 1 FROM sessions s WHERE s.workflow_id = w.id AND s.ended_at IS NULL) THEN 0
@@ -325,7 +325,7 @@ SELECT t.workflow_id, COALESCE(t.next_attempt_at, 0) FROM maintenance_tasks t JO
 WHERE t.status = 'open' AND t.held_version_id IS NULL AND w.status <> 'archived';
 
 -- name: attention
--- Everything that needs attention, the oldest of a workflow first: of pending events and expired questions only those
+-- All matters that need attention, the oldest of a workflow first: of pending events and expired questions only those
 -- that are old enough, or new enough.
 SELECT * FROM needs_attention
 WHERE (kind <> 'stale' OR since < :stale_before) AND (kind <> 'expired' OR since > :expired_after)
@@ -344,7 +344,7 @@ SELECT * FROM workflows WHERE id IN (SELECT workflow_id FROM needs_attention WHE
 ORDER BY id;
 
 -- name: workflows_in_error
--- Those that are stopped, archived ones too.
+-- Workflows that are stopped, archived ones too.
 SELECT * FROM workflows WHERE error <> '' ORDER BY id;
 
 -- name: failing_handlers
@@ -382,7 +382,7 @@ ON CONFLICT (id) DO NOTHING RETURNING id;
 SELECT * FROM runs WHERE id = :id;
 
 -- name: save_run
--- Everything about a run that can change, but its phase alone: set_phase does that.
+-- All columns of a run that can change, but its phase alone: set_phase does that.
 UPDATE runs SET
     phase = :phase, status = :status, parked = :parked, stop_until = :stop_until,
     mutation_outcome = :mutation_outcome, skip_reason = :skip_reason, title = :title,
@@ -411,7 +411,7 @@ WHERE id = :id;
 SELECT id FROM runs WHERE retry_of = :run_id ORDER BY id LIMIT 1;
 
 -- name: unpark
--- The question that it was parked over is settled, and somebody goes on from there.
+-- The question that it was parked over is settled, and another run goes on from there.
 UPDATE runs SET parked = 0 WHERE id = :id;
 
 -- name: doubt_that_stops
@@ -426,7 +426,7 @@ ORDER BY r.id LIMIT 1;
 SELECT * FROM runs WHERE workflow_id = :workflow_id AND parked = 1 ORDER BY id;
 
 -- name: active_runs
--- What a dead process left behind. In the order of the index of active ones: by id, all would be read.
+-- Active runs, also those of a dead process. In the order of the index of active ones: by id, all would be read.
 SELECT * FROM runs WHERE status = 'active' AND (workflow_id = :workflow_id OR :everywhere = 1)
 ORDER BY workflow_id, id;
 
@@ -435,7 +435,7 @@ ORDER BY workflow_id, id;
 SELECT * FROM runs WHERE workflow_id = :workflow_id AND id < :before ORDER BY id DESC LIMIT :limit;
 
 -- name: runs_of_version
--- What a script version ran, oldest first, after a cursor.
+-- Runs of a script version, oldest first, after a cursor.
 SELECT * FROM runs WHERE version_id = :version_id AND id > :after ORDER BY id LIMIT :limit;
 
 -- name: publish_event
@@ -460,15 +460,15 @@ RETURNING id;
 UPDATE topics SET writes = writes + 1 WHERE id = :id;
 
 -- name: count_write_for_consumer
--- Something is there for a consumer again, also for a run of it that has looked already.
+-- A consumer has work again, also for a run of it that has looked already.
 UPDATE topics SET writes = writes + 1 WHERE workflow_id = :workflow_id AND consumer = :consumer;
 
 -- name: place_of_event
--- Which event an id belongs to.
+-- The place of an event, by its id.
 SELECT topic_id, message_id FROM events WHERE id = :id;
 
 -- name: inherit_roots
--- What a run publishes was caused by what caused the events it holds.
+-- The events that a run publishes have the causes of the events that it holds.
 INSERT INTO event_roots (event_id, root_event_id)
 SELECT DISTINCT :event_id, COALESCE(c.root_event_id, r.event_id)
 FROM reservations r LEFT JOIN event_roots c ON c.event_id = r.event_id
@@ -481,7 +481,7 @@ SELECT e.* FROM topics t JOIN events e ON e.topic_id = t.id AND e.message_id = :
 WHERE t.workflow_id = :workflow_id AND t.name = :topic;
 
 -- name: claimable_event
--- What decides whether a run may reserve an event: also found when the event is not there but the topic is. The last
+-- The facts by which a run may reserve an event: also found when the event is not there but the topic is. The last
 -- one is the parked run of that consumer that holds an event with the same ordering key.
 SELECT t.consumer, e.id, e.status, e.attempt, (
     SELECT MIN(r.id) FROM runs r JOIN events h ON h.reserved_by_run_id = r.id AND h.status = 'reserved'
@@ -505,7 +505,7 @@ UPDATE events SET status = 'consumed', reserved_by_run_id = NULL, updated_at = :
 WHERE reserved_by_run_id = :run_id AND status = 'reserved';
 
 -- name: release_events
--- Nothing happened outside: a fresh run may take them, at the next attempt.
+-- Release them: nothing happened outside. A fresh run may take them at the next attempt.
 UPDATE events SET status = 'pending', reserved_by_run_id = NULL, attempt = attempt + 1, updated_at = :now
 WHERE reserved_by_run_id = :run_id AND status = 'reserved';
 
@@ -529,7 +529,7 @@ SELECT :to_run_id, event_id, attempt, :now FROM reservations WHERE run_id = :fro
 UPDATE events SET status = 'skipped', updated_at = :now WHERE id = :event_id AND status = 'pending';
 
 -- name: count_pending_events_of_topic
--- How many of its events nobody holds.
+-- The number of pending events of a topic.
 SELECT COUNT(*) FROM events WHERE topic_id = :topic_id AND status = 'pending';
 
 -- name: held_events_of_workflow
@@ -555,7 +555,7 @@ WHERE topic_id = :from_topic_id AND status = 'pending' AND EXISTS (
 UPDATE events SET topic_id = :to_topic_id, updated_at = :now WHERE topic_id = :from_topic_id AND status = 'pending';
 
 -- name: move_finished_events
--- What was dealt with under the old name is not dealt with again under the new one.
+-- Events that were finished under the old name are not taken again under the new one.
 UPDATE events SET topic_id = :to_topic_id
 WHERE topic_id = :from_topic_id AND status IN ('consumed', 'skipped') AND NOT EXISTS (
     SELECT 1 FROM events o WHERE o.topic_id = :to_topic_id AND o.message_id = events.message_id);
@@ -613,11 +613,11 @@ ORDER BY e.seq;
 SELECT r.* FROM reservations r WHERE r.event_id = :event_id ORDER BY r.run_id;
 
 -- name: roots_of_event
--- What first caused an event; nothing if it came from outside.
+-- The first causes of an event; none if it came from outside.
 SELECT e.* FROM event_roots c JOIN events e ON e.id = c.root_event_id WHERE c.event_id = :event_id ORDER BY e.seq;
 
 -- name: events_caused_by
--- All that came of an event.
+-- All events that an event caused.
 SELECT e.* FROM event_roots c JOIN events e ON e.id = c.event_id WHERE c.root_event_id = :event_id ORDER BY e.seq;
 
 -- name: insert_mutation
@@ -667,7 +667,7 @@ SELECT m.* FROM mutations m WHERE m.run_id IN (
 ORDER BY m.id;
 
 -- name: save_mutation
--- Everything about a mutation that can change.
+-- All columns of a mutation that can change.
 UPDATE mutations SET
     run_id = :run_id, params = :params, status = :status, version = :version, result = :result, error = :error,
     attempts = :attempts, reconcile_attempts = :reconcile_attempts, next_reconcile_at = :next_reconcile_at,
@@ -703,11 +703,11 @@ SELECT * FROM mutations WHERE workflow_id = :workflow_id AND next_reconcile_at I
 ORDER BY next_reconcile_at, id;
 
 -- name: unsettled_mutations
--- What a workflow does not know, or has not sent.
+-- The calls of a workflow that are in doubt, or not sent.
 SELECT * FROM mutations WHERE workflow_id = :workflow_id AND status NOT IN ('applied', 'failed') ORDER BY id;
 
 -- name: doubts
--- The calls of stopped runs of which nobody knows whether they happened.
+-- The calls of stopped runs that may have happened.
 SELECT * FROM mutations WHERE status NOT IN ('applied', 'failed') AND status IN ('needs_reconcile', 'indeterminate')
 ORDER BY workflow_id;
 
@@ -738,7 +738,7 @@ SELECT * FROM approvals WHERE workflow_id = :workflow_id AND status = 'open' ORD
 SELECT * FROM approvals WHERE mutation_id = :mutation_id ORDER BY requested_at, id;
 
 -- name: approvals_due
--- Questions of a workflow that nobody answered in time, the longest due first.
+-- Questions of a workflow that expired, the longest due first.
 SELECT * FROM approvals WHERE workflow_id = :workflow_id AND status = 'open' AND expires_at <= :now
 ORDER BY expires_at, id;
 
@@ -809,7 +809,7 @@ SELECT run_id FROM item_runs WHERE workflow_id = :workflow_id AND item_id = :ite
 ORDER BY run_id;
 
 -- name: item_in_need
--- The item that a run left in need of a person, if nobody has seen to it since.
+-- The item that a run left in need of a person, as long as it is.
 SELECT i.* FROM item_runs h
 JOIN items i ON i.workflow_id = h.workflow_id AND i.item_id = h.item_id AND i.attempt = h.attempt
 WHERE h.run_id = :run_id AND i.run_id = :run_id AND i.state = 'needs_attention' AND NOT EXISTS (
@@ -826,7 +826,7 @@ INSERT INTO maintenance_tasks (id, workflow_id, run_id, status, evidence, create
 VALUES (:id, :workflow_id, :run_id, :status, :evidence, :created_at);
 
 -- name: open_task
--- The repair under way.
+-- The open repair.
 SELECT * FROM maintenance_tasks WHERE workflow_id = :workflow_id AND status = 'open';
 
 -- name: tasks_of_workflow
@@ -834,7 +834,7 @@ SELECT * FROM maintenance_tasks WHERE workflow_id = :workflow_id AND status = 'o
 SELECT * FROM maintenance_tasks WHERE workflow_id = :workflow_id AND id < :before ORDER BY id DESC LIMIT :limit;
 
 -- name: save_task
--- What changes while a repair is under way.
+-- All columns of a repair that can change.
 UPDATE maintenance_tasks SET
     attempts = :attempts, next_attempt_at = :next_attempt_at, held_version_id = :held_version_id, problem = :problem
 WHERE id = :id;
@@ -845,13 +845,13 @@ UPDATE maintenance_tasks SET status = 'done', next_attempt_at = NULL, held_versi
 WHERE workflow_id = :workflow_id AND status = 'open';
 
 -- name: maintenance_without_task
--- Workflows whose repair nobody ordered, because a crash came between.
+-- Workflows in maintenance without a repair, because a crash came between.
 SELECT * FROM workflows WHERE maintenance = 1 AND (id = :workflow_id OR :everywhere = 1)
     AND NOT EXISTS (SELECT 1 FROM maintenance_tasks t WHERE t.workflow_id = workflows.id AND t.status = 'open')
 ORDER BY id;
 
 -- name: insert_notice
--- Something needs a person, and people are told.
+-- A matter needs a person, and sinks are told.
 INSERT INTO notices (id, workflow_id, kind, about, run_id, call, words, can_do, opened_at)
 VALUES (:id, :workflow_id, :kind, :about, :run_id, :call, :words, :can_do, :opened_at)
 ON CONFLICT (id) DO NOTHING RETURNING id;
@@ -861,15 +861,15 @@ ON CONFLICT (id) DO NOTHING RETURNING id;
 SELECT * FROM notices WHERE id = :id;
 
 -- name: open_notice
--- What people were told about a matter that is not settled.
+-- The open notice about a matter.
 SELECT * FROM notices WHERE workflow_id = :workflow_id AND kind = :kind AND about = :about AND settled_at IS NULL;
 
 -- name: open_notices_of_workflow
--- What people were told about a workflow and is not settled. (`kind > ''` leads to the index of what is open.)
+-- The open notices of a workflow. (`kind > ''` leads to the index of what is open.)
 SELECT * FROM notices WHERE workflow_id = :workflow_id AND kind > '' AND settled_at IS NULL ORDER BY kind, about;
 
 -- name: all_notices
--- What people were told, newest first, before a cursor.
+-- Notices, newest first, before a cursor.
 SELECT * FROM notices WHERE id < :before ORDER BY id DESC LIMIT :limit;
 
 -- name: notices_of_workflow
@@ -884,18 +884,18 @@ SELECT n.* FROM notices n WHERE n.settled_at IS NULL AND n.id > :after AND NOT E
 ORDER BY n.id LIMIT :limit;
 
 -- name: settle_notice
--- Nobody is needed any more.
+-- The matter is settled.
 UPDATE notices SET settled_at = :settled_at, outcome = :outcome WHERE id = :id AND settled_at IS NULL;
 
 -- name: insert_delivery
--- A sink is to be told that somebody is needed; one that was given up is tried anew.
+-- Tell a sink that a person is needed; a delivery that was given up is tried again.
 INSERT INTO deliveries (notice_id, sink, says, status, next_attempt_at)
 VALUES (:notice_id, :sink, 'needs_person', 'waiting', :now)
 ON CONFLICT (notice_id, sink, says) DO UPDATE SET
     status = 'waiting', attempts = 0, next_attempt_at = excluded.next_attempt_at, problem = '', ended_at = NULL;
 
 -- name: insert_settled_deliveries
--- Whoever was to be told that somebody is needed is to be told that it is settled: after the first has ended.
+-- Tell each sink that was told of the beginning of the end, too: after the first delivery has ended.
 INSERT INTO deliveries (notice_id, sink, says, status, next_attempt_at)
 SELECT notice_id, sink, 'settled', 'waiting', CASE WHEN status = 'waiting' THEN NULL ELSE :now END
 FROM deliveries WHERE notice_id = :notice_id AND says = 'needs_person';
@@ -905,22 +905,22 @@ FROM deliveries WHERE notice_id = :notice_id AND says = 'needs_person';
 SELECT * FROM deliveries WHERE notice_id = :notice_id AND sink = :sink AND says = :says;
 
 -- name: deliveries_of_notice
--- Who was told, or is to be.
+-- The deliveries of a notice.
 SELECT * FROM deliveries WHERE notice_id = :notice_id ORDER BY sink, says;
 
 -- name: save_delivery
--- How it went.
+-- The result of an attempt.
 UPDATE deliveries SET status = :status, attempts = :attempts, next_attempt_at = :next_attempt_at, problem = :problem,
     ended_at = :ended_at
 WHERE notice_id = :notice_id AND sink = :sink AND says = :says;
 
 -- name: release_settled_delivery
--- What waited behind the opening of its notice waits no more.
+-- The end of a matter is delivered once its beginning is.
 UPDATE deliveries SET next_attempt_at = :now
 WHERE notice_id = :notice_id AND sink = :sink AND says = 'settled' AND status = 'waiting';
 
 -- name: next_delivery
--- What a sink is to be told next.
+-- The next delivery to a sink.
 SELECT * FROM deliveries WHERE sink = :sink AND status = 'waiting' AND next_attempt_at IS NOT NULL
 ORDER BY next_attempt_at, notice_id LIMIT 1;
 
@@ -958,7 +958,7 @@ SELECT COALESCE(MAX(seq), 0) FROM journal;
 SELECT * FROM journal WHERE workflow_id = :workflow_id AND seq > :after ORDER BY seq LIMIT :limit;
 
 -- name: journal_of_run
--- What happened to one run.
+-- The journal of one run.
 SELECT * FROM journal WHERE run_id = :run_id ORDER BY seq;
 
 -- name: journal_newest

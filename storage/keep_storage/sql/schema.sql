@@ -1,7 +1,7 @@
 -- The full truth about the tables. The migrations add up to exactly this; a test compares them.
 --
 -- Times are integer milliseconds. JSON is text. Each enum and each rule across columns is a named CHECK, so that
--- an illegal row cannot be written, whoever writes it.
+-- an illegal row cannot be written by any writer.
 
 CREATE TABLE store (
     only_row   INTEGER NOT NULL PRIMARY KEY CONSTRAINT store_has_one_row CHECK (only_row = 1),

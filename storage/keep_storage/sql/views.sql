@@ -1,5 +1,5 @@
 -- Rules that several queries ask. Each is a temporary view of every connection, made from this file: a database may
--- come from somebody else, so no view that is stored in one is ever opened.
+-- come from others, so no view that is stored in one is ever opened.
 
 -- name: needs_attention
 -- Each matter that waits for a person, or has waited for long: its kind, the row that it is about, its run, its time,
