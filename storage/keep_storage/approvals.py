@@ -5,7 +5,14 @@ The first answer wins. A refusal is a no: what the call was about is skipped, un
 
 from msgspec.structs import replace
 
-from keep_storage import grants, mutations, rows, runs, workflows
+from keep_storage import (
+    grants,
+    mutations,
+    rows,
+    runs,
+    settlement,
+    workflows,
+)
 from keep_storage.errors import Reason, reject
 from keep_storage.ids import Millis
 from keep_storage.journal import Change, changed
@@ -67,11 +74,11 @@ def _refuse(
     why: str,
     now: Millis,
 ) -> Change[Mutation]:
-    run = mutations.may_settle(tx, mutation, outcome, resolver)
+    run = settlement.may_settle(tx, mutation, outcome, resolver)
     is_late = resolver is Resolver.APPROVAL_EXPIRED
     _answer(tx, approval, ApprovalStatus.EXPIRED if is_late else ApprovalStatus.REJECTED, by, why, now)
-    settled = mutations.settled_as(mutation, MutationStatus.FAILED, resolver, by, why, now)
-    return mutations.settle(tx, run, mutation, settled, outcome, now)
+    settled = settlement.settled_as(mutation, MutationStatus.FAILED, resolver, by, why, now)
+    return settlement.settle(tx, run, mutation, settled, outcome, now)
 
 
 def ask_again(tx: Transaction, op: AskAgain, now: Millis) -> Change[Approval]:

@@ -6,7 +6,15 @@ Recovery never guesses: an effect that may exist is held, one that was never sen
 import logging
 from typing import NamedTuple, TypeVar
 
-from keep_storage import maintenance, mutations, rows, runs, sessions
+from keep_storage import (
+    maintenance,
+    mutations,
+    rows,
+    runs,
+    sessions,
+    settlement,
+    stopped_runs,
+)
 from keep_storage.ids import Millis
 from keep_storage.journal import Change, Entry, changed
 from keep_storage.model import (
@@ -79,12 +87,12 @@ def _recover_run(tx: Transaction, run: Run, entries: list[Entry], now: Millis) -
     if rows.open_approval(tx, mutation.id):
         return _stop(tx, run, RunStatus.PAUSED_APPROVAL, _HELD, entries, now)
     never_sent = FailMutation(mutation.id, error="Never sent.", resolved_by=Resolver.RECOVERY)
-    entries.extend(mutations.fail_mutation(tx, never_sent, now).entries)
+    entries.extend(settlement.fail_mutation(tx, never_sent, now).entries)
     return _stop(tx, runs.existing(tx, run.id), RunStatus.CRASHED, _CRASHED, entries, now)
 
 
 def _stop(tx: Transaction, run: Run, status: RunStatus, error: RunError, entries: list[Entry], now: Millis) -> Run:
-    change = runs.stop(tx, run, status, error, now)
+    change = stopped_runs.stop(tx, run, status, error, now)
     entries.extend(change.entries)
     return change.answer
 

@@ -188,7 +188,7 @@ BUGS: Final = (
     ),
     Bug(
         "a person's verdict that it did not happen keeps the events",
-        "storage/keep_storage/mutations.py",
+        "storage/keep_storage/settlement.py",
         "            rows.release_events(tx, run.id, now)\n",
         "            pass\n",
     ),
@@ -266,7 +266,7 @@ BUGS: Final = (
     ),
     Bug(
         "a person may judge a call that its run is still at work on",
-        "storage/keep_storage/mutations.py",
+        "storage/keep_storage/settlement.py",
         "    if resolver in VERDICTS and run.status is RunStatus.ACTIVE:\n",
         "    if resolver in VERDICTS and run.status is RunStatus.COMMITTED:\n",
     ),
@@ -374,7 +374,7 @@ BUGS: Final = (
     ),
     Bug(
         "a question stops its whole workflow",
-        "storage/keep_storage/runs.py",
+        "storage/keep_storage/stopped_runs.py",
         "        case Disposition.HOLD_FOR_APPROVAL:\n            return parks\n",
         "        case Disposition.HOLD_FOR_APPROVAL:\n            return False\n",
     ),
