@@ -3,14 +3,9 @@
 import msgspec
 
 from keep_storage.ids import Millis
-from keep_storage.model import (
-    HandlerKind,
-    Workflow,
-)
-from keep_storage.rows import (
-    decode,
-    run,
-)
+from keep_storage.model import HandlerKind, Workflow
+from keep_storage.records import decode
+from keep_storage.rows import run
 from keep_storage.transaction import Queries, Row
 
 

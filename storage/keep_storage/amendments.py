@@ -2,7 +2,7 @@
 
 from msgspec.structs import replace
 
-from keep_storage import mutations, rows, runs
+from keep_storage import mutation_rows, mutations, rows, runs
 from keep_storage.errors import Reason, reject
 from keep_storage.ids import Millis
 from keep_storage.journal import Change, changed
@@ -35,7 +35,7 @@ def amend_result(tx: Transaction, op: AmendResult, now: Millis) -> Change[Mutati
         resolved_why=op.why,
         updated_at=now,
     )
-    rows.save_mutation(tx, amended)
+    mutation_rows.save_mutation(tx, amended)
     if run.kind is HandlerKind.CONSUMER:
         rows.set_outcome(tx, run.id, run.phase, run.mutation_outcome, op.result, "")
     return changed(
@@ -52,7 +52,7 @@ def amend_result(tx: Transaction, op: AmendResult, now: Millis) -> Change[Mutati
 def _user_of_item(q: Queries, mutation: Mutation) -> str | None:
     """The run that has entered the item since, and was given the result or will be. None if there is none."""
     assert mutation.item_id is not None, "a job mutates inside an item"
-    item = rows.item(q, mutation.workflow_id, mutation.item_id)
+    item = mutation_rows.item(q, mutation.workflow_id, mutation.item_id)
     assert item is not None, "an item is never deleted"
     is_as_it_was = item.attempt == mutation.item_attempt and item.run_id == mutation.run_id and not item.is_open
     return None if is_as_it_was else item.run_id

@@ -5,26 +5,11 @@ The first answer wins. A refusal is a no: what the call was about is skipped, un
 
 from msgspec.structs import replace
 
-from keep_storage import (
-    grants,
-    mutations,
-    rows,
-    runs,
-    settlement,
-    workflows,
-)
+from keep_storage import grants, mutation_rows, mutations, runs, settlement, workflows
 from keep_storage.errors import Reason, reject
 from keep_storage.ids import Millis
 from keep_storage.journal import Change, changed
-from keep_storage.model import (
-    Approval,
-    ApprovalStatus,
-    Mutation,
-    MutationOutcome,
-    MutationStatus,
-    Resolver,
-    RunStatus,
-)
+from keep_storage.model import Approval, ApprovalStatus, Mutation, MutationOutcome, MutationStatus, Resolver, RunStatus
 from keep_storage.operations import ApproveMutation, AskAgain, RejectMutation
 from keep_storage.transaction import Queries, Transaction
 
@@ -38,7 +23,7 @@ def approve_mutation(tx: Transaction, op: ApproveMutation, now: Millis) -> Chang
         grants.count(tx, mutation.workflow_id, op.use)
     _answer(tx, approval, ApprovalStatus.APPROVED, op.by, op.why, now)
     sent = mutations.label(mutation, MutationStatus.IN_FLIGHT, "", None, now)
-    rows.save_mutation(tx, sent)
+    mutation_rows.save_mutation(tx, sent)
     return changed(
         sent,
         mutation.workflow_id,
@@ -83,11 +68,11 @@ def _refuse(
 
 def ask_again(tx: Transaction, op: AskAgain, now: Millis) -> Change[Approval]:
     approval, mutation = _question(tx, op.approval_id)
-    if rows.approval(tx, op.new_id):
+    if mutation_rows.approval(tx, op.new_id):
         reject(Reason.ID_TAKEN, f"There is already an approval {op.new_id!r}.")
     _answer(tx, approval, ApprovalStatus.EXPIRED, "policy", "not answered in time; asked again", now)
     again = replace(approval, id=op.new_id, requested_at=now, expires_at=op.expires_at)
-    rows.insert_approval(tx, again)
+    mutation_rows.insert_approval(tx, again)
     return changed(
         again, mutation.workflow_id, mutation.run_id, mutation=mutation.id, expired=approval.id, approval=again.id
     )
@@ -95,7 +80,7 @@ def ask_again(tx: Transaction, op: AskAgain, now: Millis) -> Change[Approval]:
 
 def _question(q: Queries, approval_id: str) -> tuple[Approval, Mutation]:
     """An open question and the call it is about, whose run has stopped to wait."""
-    approval = rows.approval(q, approval_id) or reject(
+    approval = mutation_rows.approval(q, approval_id) or reject(
         Reason.APPROVAL_NOT_FOUND, f"There is no approval {approval_id!r}."
     )
     if approval.status is not ApprovalStatus.OPEN:
@@ -112,4 +97,4 @@ def _question(q: Queries, approval_id: str) -> tuple[Approval, Mutation]:
 
 
 def _answer(tx: Transaction, approval: Approval, status: ApprovalStatus, by: str, why: str, now: Millis) -> None:
-    rows.decide_approval(tx, replace(approval, status=status, decided_at=now, decided_by=by, reason=why))
+    mutation_rows.decide_approval(tx, replace(approval, status=status, decided_at=now, decided_by=by, reason=why))

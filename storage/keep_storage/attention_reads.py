@@ -4,7 +4,7 @@ from typing import Final
 
 from keep_storage.ids import Millis
 from keep_storage.model import AttentionKind, AttentionRow, Handler
-from keep_storage.rows import find_all
+from keep_storage.records import find_all
 from keep_storage.transaction import Queries
 
 _NEVER: Final = 2**63 - 1

@@ -7,7 +7,7 @@ by themselves.
 from collections.abc import Mapping
 from typing import NoReturn
 
-from keep_storage import rows
+from keep_storage import event_rows, rows
 from keep_storage.errors import Reason, reject
 from keep_storage.ids import Millis
 from keep_storage.journal import Change, changed
@@ -24,13 +24,13 @@ def publish_events(tx: Transaction, op: PublishEvents, now: Millis) -> Change[tu
     living_workflow(tx, op.workflow_id)
     topics = check_publishes(tx, op.workflow_id, op.publishes)
     written = append(tx, op.publishes, topics, None, now)
-    found = (rows.event(tx, op.workflow_id, event.topic, event.message_id) for event in op.publishes)
+    found = (event_rows.event(tx, op.workflow_id, event.topic, event.message_id) for event in op.publishes)
     events = tuple(event for event in found if event)
     return changed(events, op.workflow_id, None, published=written)
 
 
 def skip_event(tx: Transaction, op: SkipEvent, now: Millis) -> Change[Event]:
-    event = rows.event(tx, op.workflow_id, op.topic, op.message_id) or reject(
+    event = event_rows.event(tx, op.workflow_id, op.topic, op.message_id) or reject(
         Reason.EVENT_NOT_FOUND,
         f"Workflow {op.workflow_id!r} has no event {op.message_id!r} in topic {op.topic!r}.",
     )
@@ -42,9 +42,9 @@ def skip_event(tx: Transaction, op: SkipEvent, now: Millis) -> Change[Event]:
         )
     if EventStatus.SKIPPED not in EVENT_NEXT[event.status]:
         reject(Reason.EVENT_ALREADY_FINISHED, f"Event {op.message_id!r} is already {event.status}.")
-    rows.skip_pending_event(tx, event.id, now)
+    event_rows.skip_pending_event(tx, event.id, now)
     rows.forgive_idle_consumer(tx, op.workflow_id, op.topic, now)
-    skipped = rows.event(tx, op.workflow_id, op.topic, op.message_id)
+    skipped = event_rows.event(tx, op.workflow_id, op.topic, op.message_id)
     assert skipped, "an event that was skipped is still there"
     return changed(
         skipped, op.workflow_id, None, op.why, event=event.id, status=[event.status, skipped.status], by=op.by
@@ -76,7 +76,7 @@ def check_publishes(q: Queries, workflow_id: str, publishes: tuple[Publish, ...]
                 f"characters that a person can read; it has {len(event.title)}.",
             )
         place = (topics[event.topic].id, event.message_id)
-        if (places.setdefault(event.id, rows.place_of_event(q, event.id)) or place) != place:
+        if (places.setdefault(event.id, event_rows.place_of_event(q, event.id)) or place) != place:
             reject(Reason.ID_TAKEN, f"There is already an event {event.id!r}, and it is not {event.message_id!r}.")
         places[event.id] = place
     return topics
@@ -95,7 +95,7 @@ def append(
     has_cause = run is not None and run.reserved_count > 0
     for event in publishes:
         topic_id = topics[event.topic].id
-        event_id = rows.publish_event(
+        event_id = event_rows.publish_event(
             tx,
             event_id=event.id,
             topic_id=topic_id,
@@ -112,17 +112,17 @@ def append(
         written += 1
         touched.add(topic_id)
         if run and has_cause:
-            rows.inherit_roots(tx, event_id, run.id)
+            event_rows.inherit_roots(tx, event_id, run.id)
     for topic_id in touched:
-        rows.count_write(tx, topic_id)
+        event_rows.count_write(tx, topic_id)
     return written
 
 
 def check_reservations(
     q: Queries, workflow_id: str, handler: str, reservations: tuple[Reserve, ...]
-) -> list[rows.Claim]:
+) -> list[event_rows.Claim]:
     """The events a PrepareResult names. One that cannot be had refuses them all, by name."""
-    claims: list[rows.Claim] = []
+    claims: list[event_rows.Claim] = []
     seen: set[tuple[str, str]] = set()
     for reserve in reservations:
         for message_id in reserve.ids:
@@ -133,8 +133,8 @@ def check_reservations(
     return claims
 
 
-def _claimable(q: Queries, workflow_id: str, handler: str, topic: str, message_id: str) -> rows.Claim:
-    claim = rows.claim(q, workflow_id, topic, message_id)
+def _claimable(q: Queries, workflow_id: str, handler: str, topic: str, message_id: str) -> event_rows.Claim:
+    claim = event_rows.claim(q, workflow_id, topic, message_id)
     if claim is None:
         _refuse(
             Reason.TOPIC_NOT_DECLARED,
@@ -165,8 +165,8 @@ def _refuse(reason: Reason, handler: str, topic: str, message_id: str, what: str
     )
 
 
-def reserve(tx: Transaction, run: Run, claims: list[rows.Claim], now: Millis) -> None:
+def reserve(tx: Transaction, run: Run, claims: list[event_rows.Claim], now: Millis) -> None:
     for claim in claims:
         assert claim.event_id, "a checked claim has its event"
         assert claim.attempt, "an event has an attempt"
-        rows.reserve_event(tx, run.id, claim.event_id, claim.attempt, now)
+        event_rows.reserve_event(tx, run.id, claim.event_id, claim.attempt, now)

@@ -5,7 +5,7 @@ Reads only. A page of items, the calls and the runs of one item, and the counts 
 
 from keep_storage.limits import PEEK_DEFAULT
 from keep_storage.model import Item, ItemState, Mutation
-from keep_storage.rows import find, find_all
+from keep_storage.records import find, find_all
 from keep_storage.transaction import Queries
 
 

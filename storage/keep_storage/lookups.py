@@ -7,7 +7,7 @@ import msgspec
 
 from keep_storage.limits import PEEK_DEFAULT
 from keep_storage.model import Event, JournalEntry, Run
-from keep_storage.rows import decode, find_all
+from keep_storage.records import decode, find_all
 from keep_storage.transaction import Queries, Row
 
 LookupKind = Literal["run", "mutation", "approval", "event", "workflow"]

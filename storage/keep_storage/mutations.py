@@ -5,7 +5,7 @@
 
 from msgspec.structs import replace
 
-from keep_storage import rows, runs, workflows
+from keep_storage import mutation_rows, rows, runs, workflows
 from keep_storage.errors import Reason, reject, storable
 from keep_storage.ids import Millis
 from keep_storage.journal import Change, changed
@@ -22,18 +22,13 @@ from keep_storage.model import (
     RunStatus,
     WorkflowStatus,
 )
-from keep_storage.operations import (
-    AskFirst,
-    CreateMutation,
-    ItemScope,
-    UpdateMutationStatus,
-)
+from keep_storage.operations import AskFirst, CreateMutation, ItemScope, UpdateMutationStatus
 from keep_storage.transaction import Queries, Transaction
 from keep_storage.transitions import ITEM_FINISHED, MUTATION_NEXT, SETTLED
 
 
 def existing(q: Queries, mutation_id: str) -> Mutation:
-    mutation = rows.mutation(q, mutation_id)
+    mutation = mutation_rows.mutation(q, mutation_id)
     return mutation or reject(Reason.MUTATION_NOT_FOUND, f"There is no mutation {mutation_id!r}.")
 
 
@@ -75,7 +70,7 @@ def _record_for_consumer(tx: Transaction, run: Run, op: CreateMutation, now: Mil
         reject(Reason.RUN_MAY_NOT_MUTATE, f"Run {run.id!r} is of a consumer; items belong to jobs.")
     if run.phase is not Phase.MUTATING:
         reject(Reason.RUN_MAY_NOT_MUTATE, f"Run {run.id!r} is {run.phase}; only `mutate` may change the outside.")
-    if first := rows.mutation_by_identity(tx, run.id):
+    if first := mutation_rows.mutation_by_identity(tx, run.id):
         reject(
             Reason.MUTATION_EXISTS,
             f"Run {run.id!r} has already called {first.connector}.{first.method}; a run mutates at most once.",
@@ -91,7 +86,7 @@ def _record_in_item(tx: Transaction, run: Run, op: CreateMutation, now: Millis) 
             Reason.MUTATION_NEEDS_AN_IDENTITY,
             f"A mutation of item {op.item.item_id!r} needs its identity hash.",
         )
-    item = rows.open_item(tx, run.id)
+    item = mutation_rows.open_item(tx, run.id)
     if item is None or item.item_id != op.item.item_id:
         reject(Reason.ITEM_NOT_OPEN, f"Run {run.id!r} is not inside item {op.item.item_id!r}.")
     if item.state in ITEM_FINISHED:
@@ -100,7 +95,7 @@ def _record_in_item(tx: Transaction, run: Run, op: CreateMutation, now: Millis) 
             f"Item {item.item_id!r} is {item.state} and may not change the outside again. "
             "Check `ctx.item.isDone` before the call.",
         )
-    if unsettled := rows.unsettled_mutation_of_run(tx, run.id):
+    if unsettled := mutation_rows.unsettled_mutation_of_run(tx, run.id):
         reject(
             Reason.MUTATION_OUTCOME_UNKNOWN,
             f"Mutation {unsettled.id!r} of run {run.id!r} is {unsettled.status}; a run makes one call at a time.",
@@ -126,9 +121,9 @@ def _record_in_item(tx: Transaction, run: Run, op: CreateMutation, now: Millis) 
 
 def _known(q: Queries, item: Item, op: CreateMutation, scope: ItemScope) -> Mutation | None:
     """The line that is about this call already. One kept under its words, from earlier on, is it in any words."""
-    known = rows.mutation_by_identity(q, scope.identity_key)
+    known = mutation_rows.mutation_by_identity(q, scope.identity_key)
     if known is None and scope.is_method_alone:
-        return rows.mutation_of_older_identity(q, item, op.connector, op.method, op.params)
+        return mutation_rows.mutation_of_older_identity(q, item, op.connector, op.method, op.params)
     return known
 
 
@@ -166,7 +161,7 @@ def _new(run: Run, op: CreateMutation, identity_key: str, item: Item | None, now
 
 
 def _record(tx: Transaction, mutation: Mutation, ask_first: AskFirst | None, now: Millis) -> Change[Mutation]:
-    if not rows.insert_mutation(tx, mutation):
+    if not mutation_rows.insert_mutation(tx, mutation):
         reject(Reason.ID_TAKEN, f"There is already a mutation {mutation.id!r}.")
     return _recorded(tx, mutation, ask_first, now)
 
@@ -190,7 +185,7 @@ def _record_again(tx: Transaction, run: Run, known: Mutation, op: CreateMutation
         resolved_why="",
         updated_at=now,
     )
-    rows.save_mutation(tx, again)
+    mutation_rows.save_mutation(tx, again)
     return _recorded(tx, again, op.ask_first, now)
 
 
@@ -207,7 +202,7 @@ def _recorded(tx: Transaction, mutation: Mutation, ask_first: AskFirst | None, n
             decided_by="",
             reason="",
         )
-        if not rows.insert_approval(tx, approval):
+        if not mutation_rows.insert_approval(tx, approval):
             reject(Reason.ID_TAKEN, f"There is already an approval {approval.id!r}.")
     return changed(
         mutation,
@@ -231,7 +226,7 @@ def update_mutation_status(tx: Transaction, op: UpdateMutationStatus, now: Milli
             f"Mutation {mutation.id!r} is {mutation.status}; it cannot be labelled {op.status}. "
             "What became of it is said by applying, failing or skipping it.",
         )
-    if op.status is MutationStatus.IN_FLIGHT and rows.open_approval(tx, mutation.id):
+    if op.status is MutationStatus.IN_FLIGHT and mutation_rows.open_approval(tx, mutation.id):
         reject(Reason.MUTATION_AWAITS_APPROVAL, f"Mutation {mutation.id!r} waits for a person's approval.")
     if op.status is MutationStatus.NEEDS_RECONCILE and not mutation.reconcilable:
         reject(
@@ -239,7 +234,7 @@ def update_mutation_status(tx: Transaction, op: UpdateMutationStatus, now: Milli
             f"{mutation.connector}.{mutation.method} has no way to check; only a person can tell.",
         )
     labelled = label(mutation, op.status, op.error, op.next_reconcile_at, now, counts=op.counts)
-    rows.save_mutation(tx, labelled)
+    mutation_rows.save_mutation(tx, labelled)
     return changed(
         labelled,
         mutation.workflow_id,

@@ -4,7 +4,8 @@ from typing import Final
 
 from keep_storage.limits import PEEK_DEFAULT
 from keep_storage.model import Delivery, NoticeRow
-from keep_storage.rows import find, find_all, notice
+from keep_storage.notice_rows import notice
+from keep_storage.records import find, find_all
 from keep_storage.transaction import Queries
 
 __all__ = [

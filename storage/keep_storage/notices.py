@@ -6,7 +6,7 @@ second is not tried before the first has ended.
 
 from msgspec.structs import replace
 
-from keep_storage import rows, runs, workflows
+from keep_storage import notice_rows, runs, workflows
 from keep_storage.errors import Reason, reject, storable
 from keep_storage.ids import Millis
 from keep_storage.journal import Change, changed
@@ -23,7 +23,7 @@ def open_notice(tx: Transaction, op: OpenNotice, now: Millis) -> Change[NoticeRo
         _has_a_name(sink)
     if not op.sinks or len(set(op.sinks)) < len(op.sinks):
         reject(Reason.SINK_INVALID, f"A notice is told to one sink or several, each named once, not to {op.sinks!r}.")
-    if known := rows.open_notice(tx, op.workflow_id, op.kind, op.about):
+    if known := notice_rows.open_notice(tx, op.workflow_id, op.kind, op.about):
         reject(Reason.NOTICE_ALREADY_OPEN, f"Notice {known.id!r} already tells of this {op.kind}; settle it first.")
     notice = NoticeRow(
         id=op.id,
@@ -38,10 +38,10 @@ def open_notice(tx: Transaction, op: OpenNotice, now: Millis) -> Change[NoticeRo
         settled_at=None,
         outcome="",
     )
-    if not rows.insert_notice(tx, notice):
+    if not notice_rows.insert_notice(tx, notice):
         reject(Reason.ID_TAKEN, f"There is already a notice {op.id!r}; ids are made once.")
     for sink in op.sinks:
-        rows.insert_delivery(tx, notice.id, sink, now)
+        notice_rows.insert_delivery(tx, notice.id, sink, now)
     return changed(
         notice, notice.workflow_id, notice.run_id, notice=notice.id, kind=op.kind, about=op.about, sinks=op.sinks
     )
@@ -50,10 +50,10 @@ def open_notice(tx: Transaction, op: OpenNotice, now: Millis) -> Change[NoticeRo
 def add_delivery(tx: Transaction, op: AddDelivery, now: Millis) -> Change[Delivery]:
     notice = _open(tx, op.notice_id)
     _has_a_name(op.sink)
-    known = rows.delivery(tx, notice.id, op.sink, Says.NEEDS_PERSON)
+    known = notice_rows.delivery(tx, notice.id, op.sink, Says.NEEDS_PERSON)
     if known is not None and known.status is not DeliveryStatus.GIVEN_UP:
         reject(Reason.DELIVERY_EXISTS, f"Notice {notice.id!r} is already {known.status} for sink {op.sink!r}.")
-    rows.insert_delivery(tx, notice.id, op.sink, now)
+    notice_rows.insert_delivery(tx, notice.id, op.sink, now)
     delivery = _existing(tx, notice.id, op.sink, Says.NEEDS_PERSON)
     again = known is not None
     return changed(delivery, notice.workflow_id, notice.run_id, notice=notice.id, sink=op.sink, again=again)
@@ -61,12 +61,12 @@ def add_delivery(tx: Transaction, op: AddDelivery, now: Millis) -> Change[Delive
 
 def settle_notice(tx: Transaction, op: SettleNotice, now: Millis) -> Change[NoticeRow]:
     notice = replace(_open(tx, op.notice_id), settled_at=now, outcome=storable(op.outcome))
-    rows.settle_notice(tx, notice)
+    notice_rows.settle_notice(tx, notice)
     return changed(notice, notice.workflow_id, notice.run_id, notice.outcome, notice=notice.id, kind=notice.kind)
 
 
 def note_delivery(tx: Transaction, op: NoteDelivery, now: Millis) -> Change[Delivery]:
-    notice = rows.notice(tx, op.notice_id) or reject(
+    notice = notice_rows.notice(tx, op.notice_id) or reject(
         Reason.NOTICE_NOT_FOUND, f"There is no notice {op.notice_id!r} to be delivered."
     )
     before = _existing(tx, op.notice_id, op.sink, op.says)
@@ -86,9 +86,9 @@ def note_delivery(tx: Transaction, op: NoteDelivery, now: Millis) -> Change[Deli
         problem=storable(op.problem or ""),
         ended_at=None if status is DeliveryStatus.WAITING else now,
     )
-    rows.save_delivery(tx, delivery)
+    notice_rows.save_delivery(tx, delivery)
     if op.says is Says.NEEDS_PERSON and delivery.ended_at is not None:
-        rows.release_settled_delivery(tx, delivery, now)
+        notice_rows.release_settled_delivery(tx, delivery, now)
     return changed(
         delivery,
         notice.workflow_id,
@@ -115,13 +115,13 @@ def _has_a_name(sink: str) -> None:
 
 
 def _open(q: Queries, notice_id: str) -> NoticeRow:
-    notice = rows.notice(q, notice_id) or reject(Reason.NOTICE_NOT_FOUND, f"There is no notice {notice_id!r}.")
+    notice = notice_rows.notice(q, notice_id) or reject(Reason.NOTICE_NOT_FOUND, f"There is no notice {notice_id!r}.")
     if notice.settled_at is not None:
         reject(Reason.NOTICE_ALREADY_SETTLED, f"What notice {notice_id!r} tells of is already settled.")
     return notice
 
 
 def _existing(q: Queries, notice_id: str, sink: str, says: Says) -> Delivery:
-    return rows.delivery(q, notice_id, sink, says) or reject(
+    return notice_rows.delivery(q, notice_id, sink, says) or reject(
         Reason.DELIVERY_NOT_FOUND, f"Sink {sink!r} was never to be told that notice {notice_id!r} is {says}."
     )

@@ -6,6 +6,7 @@ from typing import Final
 import msgspec
 
 from keep_storage.agenda import Due, HandlerView, Snapshot, TaskView, agenda, snapshot
+from keep_storage.event_rows import claim
 from keep_storage.ids import Millis
 from keep_storage.limits import PEEK_DEFAULT, PEEK_MAX
 from keep_storage.model import (
@@ -25,18 +26,11 @@ from keep_storage.model import (
     Topic,
     Workflow,
 )
+from keep_storage.mutation_rows import approval, item, mutation, mutation_by_identity, open_approval
+from keep_storage.records import decode, find, find_all
 from keep_storage.rows import (
-    approval,
     calls_on_day,
-    claim,
-    decode,
-    find,
-    find_all,
     handler,
-    item,
-    mutation,
-    mutation_by_identity,
-    open_approval,
     open_session,
     open_task,
     parked_runs,

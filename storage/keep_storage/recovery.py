@@ -6,15 +6,7 @@ Recovery never guesses: an effect that may exist is held, one that was never sen
 import logging
 from typing import NamedTuple, TypeVar
 
-from keep_storage import (
-    maintenance,
-    mutations,
-    rows,
-    runs,
-    sessions,
-    settlement,
-    stopped_runs,
-)
+from keep_storage import maintenance, mutation_rows, mutations, rows, runs, sessions, settlement, stopped_runs
 from keep_storage.ids import Millis
 from keep_storage.journal import Change, Entry, changed
 from keep_storage.model import (
@@ -69,7 +61,7 @@ def recover_crashed_runs(tx: Transaction, op: RecoverCrashedRuns, now: Millis) -
     entries: list[Entry] = []
     for run in rows.active_runs(tx, op.workflow_id):
         recovered.append(_recover_run(tx, run, entries, now))
-    for mutation in rows.calls_left_in_doubt(tx, op.workflow_id):
+    for mutation in mutation_rows.calls_left_in_doubt(tx, op.workflow_id):
         _admit_not_knowing(tx, mutation, entries, now)
         run = runs.existing(tx, mutation.run_id)
         if run.status is RunStatus.PAUSED_APPROVAL:
@@ -78,13 +70,13 @@ def recover_crashed_runs(tx: Transaction, op: RecoverCrashedRuns, now: Millis) -
 
 
 def _recover_run(tx: Transaction, run: Run, entries: list[Entry], now: Millis) -> Run:
-    mutation = rows.unsettled_mutation_of_run(tx, run.id)
+    mutation = mutation_rows.unsettled_mutation_of_run(tx, run.id)
     if mutation is None:
         return _stop(tx, run, RunStatus.CRASHED, _CRASHED, entries, now)
     if mutation.status in UNCERTAIN:
         _admit_not_knowing(tx, mutation, entries, now)
         return _stop(tx, run, RunStatus.PAUSED_RECONCILIATION, _UNCERTAIN, entries, now)
-    if rows.open_approval(tx, mutation.id):
+    if mutation_rows.open_approval(tx, mutation.id):
         return _stop(tx, run, RunStatus.PAUSED_APPROVAL, _HELD, entries, now)
     never_sent = FailMutation(mutation.id, error="Never sent.", resolved_by=Resolver.RECOVERY)
     entries.extend(settlement.fail_mutation(tx, never_sent, now).entries)

@@ -7,7 +7,7 @@ would leave unfinished events behind is refused, since nothing would read them.
 from collections.abc import Mapping
 from typing import Any
 
-from keep_storage import rows
+from keep_storage import event_rows, rows
 from keep_storage.errors import EventsWouldWait, Reason, reject
 from keep_storage.ids import Millis
 from keep_storage.model import Event, Topic
@@ -17,11 +17,11 @@ from keep_storage.transaction import Queries, Transaction
 
 def check(q: Queries, workflow_id: str, op: ActivateScript) -> None:
     """Refuse the script before anything is written."""
-    topics, held = rows.topics(q, workflow_id), rows.held_events(q, workflow_id)
+    topics, held = rows.topics(q, workflow_id), event_rows.held_events(q, workflow_id)
     _check_names(topics, workflow_id, op)
     decided = {*op.topics, *op.drop, *dict(op.move)}
     left = [topic for name, topic in topics.items() if topic.declared and name not in decided]
-    counts = {topic.name: rows.pending_count(q, topic.id) + len(_of(topic, held)) for topic in left}
+    counts = {topic.name: event_rows.pending_count(q, topic.id) + len(_of(topic, held)) for topic in left}
     if waiting := {name: count for name, count in counts.items() if count}:
         raise EventsWouldWait(waiting, op.topics)
     _check_held(q, workflow_id, topics, held, op)
@@ -69,7 +69,7 @@ def _check_held(
     for old, new in op.move:
         for event in _of(topics[old], held):
             place = (new, event.message_id)
-            if place in arriving or rows.event(q, workflow_id, *place):
+            if place in arriving or event_rows.event(q, workflow_id, *place):
                 reject(
                     Reason.EVENT_ALREADY_RESERVED,
                     f"Topic {old!r} cannot be moved to {new!r}: run {event.reserved_by_run_id!r} holds its event "
@@ -80,24 +80,24 @@ def _check_held(
 
 def settle(tx: Transaction, workflow_id: str, op: ActivateScript, now: Millis) -> dict[str, Any]:
     """Drop and move, once the topics of the new script are there. Returns what the journal says about it."""
-    topics, held = rows.topics(tx, workflow_id), rows.held_events(tx, workflow_id)
+    topics, held = rows.topics(tx, workflow_id), event_rows.held_events(tx, workflow_id)
     dropped: dict[str, int] = {}
     for name in op.drop:
-        dropped[name] = rows.pending_count(tx, topics[name].id)
-        rows.skip_events_of_topic(tx, topics[name].id, now)
+        dropped[name] = event_rows.pending_count(tx, topics[name].id)
+        event_rows.skip_events_of_topic(tx, topics[name].id, now)
     # Before any pending one: of two events with one message id, the one that a run holds is not skipped.
     for old, new in op.move:
         for event in _of(topics[old], held):
-            rows.move_held_event(tx, event.id, topics[new].id, now)
+            event_rows.move_held_event(tx, event.id, topics[new].id, now)
     moved: dict[str, dict[str, Any]] = {}
     touched: set[int] = set()
     for old, new in op.move:
-        pending = rows.pending_count(tx, topics[old].id)
-        count = rows.move_pending_events(tx, topics[old].id, topics[new].id, now)
+        pending = event_rows.pending_count(tx, topics[old].id)
+        count = event_rows.move_pending_events(tx, topics[old].id, topics[new].id, now)
         moved[old] = {"to": new, "events": count + len(_of(topics[old], held)), "skipped": pending - count}
         touched |= {topics[new].id} if count else set()
         # Finished events go along: an event that is published again is known by its message id.
-        rows.move_finished_events(tx, topics[old].id, topics[new].id)
+        event_rows.move_finished_events(tx, topics[old].id, topics[new].id)
     for topic_id in touched:
-        rows.count_write(tx, topic_id)
+        event_rows.count_write(tx, topic_id)
     return {name: what for name, what in (("dropped", dropped), ("moved", moved)) if what}

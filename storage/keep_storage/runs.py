@@ -5,18 +5,11 @@ A phase only moves forward; a failure changes the status, never the phase.
 
 from msgspec.structs import replace
 
-from keep_storage import events, rows, workflows
+from keep_storage import event_rows, events, mutation_rows, rows, workflows
 from keep_storage.errors import Reason, reject
 from keep_storage.ids import Millis
 from keep_storage.journal import Change, changed
-from keep_storage.model import (
-    HandlerKind,
-    MutationOutcome,
-    OnUnknown,
-    Phase,
-    Run,
-    RunStatus,
-)
+from keep_storage.model import HandlerKind, MutationOutcome, OnUnknown, Phase, Run, RunStatus
 from keep_storage.operations import (
     CommitConsumer,
     CommitJob,
@@ -148,7 +141,7 @@ def create_retry_run(tx: Transaction, op: CreateRetryRun, now: Millis) -> Change
         ended_at=None,
     )
     _insert(tx, retry)
-    rows.transfer_reservations(tx, failed.id, retry.id, now)
+    event_rows.transfer_reservations(tx, failed.id, retry.id, now)
     rows.unpark(tx, failed.id)
     workflow = workflows.existing(tx, failed.workflow_id)
     rows.save_workflow(tx, replace(workflow, pending_retry_run_id=None, updated_at=now))
@@ -201,7 +194,7 @@ def update_consumer_phase(tx: Transaction, op: UpdateConsumerPhase, now: Millis)
 def _may_enter(q: Queries, run: Run, phase: Phase) -> None:
     if phase is Phase.MUTATING and run.reserved_count == 0:
         reject(Reason.NOTHING_RESERVED, f"Run {run.id!r} reserved nothing; it goes straight to `next`.")
-    if phase is Phase.MUTATED and rows.mutation_by_identity(q, run.id):
+    if phase is Phase.MUTATED and mutation_rows.mutation_by_identity(q, run.id):
         reject(
             Reason.MUTATION_SETTLES_THE_PHASE,
             f"Run {run.id!r} has a mutation; applying, failing or skipping that moves the phase.",
@@ -243,7 +236,7 @@ def commit_consumer(tx: Transaction, op: CommitConsumer, now: Millis) -> Change[
     if Phase.COMMITTED not in PHASE_NEXT[run.phase]:
         reject(Reason.PHASE_ORDER, f"Run {run.id!r} is {run.phase}; `next` has not run, so it cannot commit.")
     topics = events.check_publishes(tx, run.workflow_id, op.publishes)
-    rows.consume_events(tx, run.id, now)
+    event_rows.consume_events(tx, run.id, now)
     published = events.append(tx, op.publishes, topics, run, now)
     # After an empty look, only what was not there when the run started is worth another.
     seen = None if run.reserved_count else run.seen
@@ -261,9 +254,9 @@ def commit_producer(tx: Transaction, op: CommitProducer, now: Millis) -> Change[
 
 def commit_job(tx: Transaction, op: CommitJob, now: Millis) -> Change[Run]:
     run = _active(tx, op.run_id, HandlerKind.JOB)
-    if item := rows.open_item(tx, run.id):
+    if item := mutation_rows.open_item(tx, run.id):
         reject(Reason.ITEM_ALREADY_OPEN, f"Run {run.id!r} is still inside item {item.item_id!r}; close it first.")
-    if mutation := rows.unsettled_mutation_of_run(tx, run.id):
+    if mutation := mutation_rows.unsettled_mutation_of_run(tx, run.id):
         reject(
             Reason.MUTATION_OUTCOME_UNKNOWN,
             f"Run {run.id!r} has a mutation {mutation.id!r} that is {mutation.status}; it cannot commit.",

@@ -6,7 +6,7 @@ from typing import NoReturn
 
 from msgspec.structs import replace
 
-from keep_storage import mutations, rows, runs, stops, workflows
+from keep_storage import event_rows, mutation_rows, mutations, rows, runs, stops, workflows
 from keep_storage.disposition import Disposition, disposition
 from keep_storage.errors import Reason, reject, storable
 from keep_storage.ids import Millis
@@ -23,11 +23,7 @@ from keep_storage.model import (
     Run,
     RunStatus,
 )
-from keep_storage.operations import (
-    ApplyMutation,
-    FailMutation,
-    SkipMutation,
-)
+from keep_storage.operations import ApplyMutation, FailMutation, SkipMutation
 from keep_storage.transaction import Queries, Transaction
 from keep_storage.transitions import ANSWERS, MAY_SETTLE, VERDICTS
 
@@ -60,7 +56,7 @@ def skip_mutation(tx: Transaction, op: SkipMutation, now: Millis) -> Change[Muta
 
 
 def _refuse_if_asked(q: Queries, mutation: Mutation) -> None:
-    if rows.open_approval(q, mutation.id):
+    if mutation_rows.open_approval(q, mutation.id):
         reject(Reason.MUTATION_AWAITS_APPROVAL, f"Mutation {mutation.id!r} is a question to a person; answer that.")
 
 
@@ -116,16 +112,16 @@ def settle(
     tx: Transaction, run: Run, before: Mutation, settled: Mutation, outcome: MutationOutcome, now: Millis
 ) -> Change[Mutation]:
     """Write the outcome, and let the run, its events and its workflow follow."""
-    rows.save_mutation(tx, settled)
+    mutation_rows.save_mutation(tx, settled)
     held = disposition(Phase.MUTATED, outcome, settled.status)
     if run.kind is HandlerKind.CONSUMER:
         why = settled.resolved_why if outcome is MutationOutcome.SKIPPED else ""
         rows.set_outcome(tx, run.id, Phase.MUTATED, outcome, settled.result, why)
         if held is Disposition.RELEASE:
-            rows.release_events(tx, run.id, now)
+            event_rows.release_events(tx, run.id, now)
             rows.look_again(tx, run, now)
         elif outcome is MutationOutcome.SKIPPED:
-            rows.skip_events(tx, run.id, now)
+            event_rows.skip_events(tx, run.id, now)
     elif outcome is MutationOutcome.SKIPPED or run.status is not RunStatus.ACTIVE:
         _let_item_follow(tx, settled, outcome, now)
     if run.status is not RunStatus.ACTIVE:
@@ -148,7 +144,7 @@ def _let_workflow_go_on(tx: Transaction, run: Run, held: Disposition, now: Milli
     if run.parked and (run.kind is HandlerKind.JOB or held is Disposition.RELEASE):
         rows.unpark(tx, run.id)
         # Another run of the handler may be active that has looked before, and found nothing.
-        rows.count_write_for_consumer(tx, run)
+        event_rows.count_write_for_consumer(tx, run)
     workflow = workflows.existing(tx, run.workflow_id)
     if workflow.error_run_id == run.id:
         rows.stood_still(tx, run, now)
@@ -164,10 +160,10 @@ def _let_workflow_go_on(tx: Transaction, run: Run, held: Disposition, now: Milli
 def _let_item_follow(tx: Transaction, mutation: Mutation, outcome: MutationOutcome, now: Millis) -> None:
     """A skipped call skips its item, which says why; the doubt that an item was left with is none any more."""
     assert mutation.item_id, "a job mutates only inside an item"
-    item = rows.item(tx, mutation.workflow_id, mutation.item_id)
+    item = mutation_rows.item(tx, mutation.workflow_id, mutation.item_id)
     assert item, "a mutation's item is never deleted"
     if item.attempt == mutation.item_attempt:
         is_skipped = outcome is MutationOutcome.SKIPPED
         state = ItemState.SKIPPED if is_skipped else item.state
         words = mutation.resolved_why if is_skipped else mutation.error
-        rows.save_item(tx, replace(item, state=state, error=words, updated_at=now))
+        mutation_rows.save_item(tx, replace(item, state=state, error=words, updated_at=now))

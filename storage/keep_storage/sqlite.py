@@ -12,12 +12,7 @@ from typing import Any, Final, Self
 import apsw
 
 from keep_storage import statements
-from keep_storage.errors import (
-    StorageCorrupt,
-    StorageError,
-    StorageLost,
-    StorageUnavailable,
-)
+from keep_storage.errors import StorageCorrupt, StorageError, StorageLost, StorageUnavailable
 from keep_storage.ids import Millis
 from keep_storage.schema import APPLICATION_ID, another_schema, foreign_in, schema_version
 from keep_storage.transaction import Reader, Row, SqlParams, Transaction

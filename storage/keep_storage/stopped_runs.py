@@ -5,7 +5,7 @@
 
 from msgspec.structs import replace
 
-from keep_storage import rows, runs, stops, workflows
+from keep_storage import event_rows, mutation_rows, rows, runs, stops, workflows
 from keep_storage.disposition import Disposition, disposition
 from keep_storage.errors import Reason, reject, storable
 from keep_storage.ids import Millis
@@ -24,12 +24,7 @@ from keep_storage.model import (
     Workflow,
     WorkflowStatus,
 )
-from keep_storage.operations import (
-    CountCost,
-    RunError,
-    StopRun,
-    UpdateHandlerRunStatus,
-)
+from keep_storage.operations import CountCost, RunError, StopRun, UpdateHandlerRunStatus
 from keep_storage.transaction import Queries, Transaction
 from keep_storage.transitions import ITEM_FINISHED, RUN_STATUS_ERROR, STATUS_NEXT
 
@@ -90,7 +85,7 @@ def stop(
     parks: bool = True,
 ) -> Change[Run]:
     """The run ends without a commit. Its events, handler, session and workflow follow in the same transaction."""
-    mutation = rows.unsettled_mutation_of_run(tx, run.id)
+    mutation = mutation_rows.unsettled_mutation_of_run(tx, run.id)
     held = disposition(run.phase, run.mutation_outcome, mutation.status if mutation else None)
     _may_stop(tx, run, status, held, mutation)
     is_parked = _is_parked(run, held, parks=parks)
@@ -108,7 +103,7 @@ def stop(
     )
     rows.save_run(tx, stopped)
     if run.kind is HandlerKind.CONSUMER and held is Disposition.RELEASE:
-        rows.release_events(tx, run.id, now)
+        event_rows.release_events(tx, run.id, now)
     is_fault = is_fault and status is not RunStatus.CRASHED and not is_parked
     if is_fault:
         rows.count_failure(tx, stopped, retry_at, failing_since, now)
@@ -119,12 +114,12 @@ def stop(
     if run.stop_until is not None and run.status is RunStatus.ACTIVE:
         # Once: what came since is not put off when the call of a run that has stopped turns out unknown.
         rows.put_off(tx, stopped, run.stop_until, now)
-    if item := rows.open_item(tx, run.id):
+    if item := mutation_rows.open_item(tx, run.id):
         has_failed = item.state is ItemState.PROCESSING and (is_fault or status is RunStatus.CRASHED)
         left = ItemState.FAILED if has_failed else item.state
         # A finished item keeps its words: the run failed, and nothing new is known of the item.
         words = item.error if item.state in ITEM_FINISHED else stopped.error_message
-        rows.save_item(tx, replace(item, is_open=False, state=left, error=words, updated_at=now))
+        mutation_rows.save_item(tx, replace(item, is_open=False, state=left, error=words, updated_at=now))
     rows.end_session(tx, run.session_id, SessionResult.FAILED, stopped.error_message or status, now)
     workflow = workflows.existing(tx, run.workflow_id)
     after = _after_stop(tx, workflow, stopped, held, error.about if error else "", now)
@@ -173,7 +168,7 @@ def _may_stop(q: Queries, run: Run, status: RunStatus, held: Disposition, mutati
         reject(Reason.MUTATION_OUTCOME_KNOWN, f"Run {run.id!r} has no mutation whose outcome is unknown.")
     if held is Disposition.HOLD_FOR_APPROVAL:
         assert mutation, "only a mutation can wait for approval"
-        if status is not RunStatus.PAUSED_APPROVAL or not rows.open_approval(q, mutation.id):
+        if status is not RunStatus.PAUSED_APPROVAL or not mutation_rows.open_approval(q, mutation.id):
             reject(
                 Reason.MUTATION_STILL_PENDING,
                 f"Mutation {mutation.id!r} of run {run.id!r} was recorded and never sent. Fail it first, or hold "

@@ -5,7 +5,7 @@ When an error goes, the next thing that stops the workflow takes its place: a ru
 
 from msgspec.structs import replace
 
-from keep_storage import rows, workflows
+from keep_storage import mutation_rows, rows, workflows
 from keep_storage.errors import Reason, reject
 from keep_storage.ids import Millis
 from keep_storage.journal import Change, changed
@@ -17,7 +17,7 @@ from keep_storage.transitions import RUN_STATUS_ERROR
 
 def clear_workflow_error(tx: Transaction, op: ClearWorkflowError, now: Millis) -> Change[Workflow]:
     workflow = workflows.existing(tx, op.workflow_id)
-    question = rows.unsettled_mutation_of_run(tx, workflow.error_run_id) if workflow.error_run_id else None
+    question = mutation_rows.unsettled_mutation_of_run(tx, workflow.error_run_id) if workflow.error_run_id else None
     if op.permission and (question or not _is_about(workflow, op.permission)):
         return Change(workflow, ())
     if not workflow.error:

@@ -2,18 +2,11 @@
 
 from msgspec.structs import replace
 
-from keep_storage import retired_topics, rows
+from keep_storage import event_rows, retired_topics, rows
 from keep_storage.errors import Reason, reject, storable
 from keep_storage.ids import Millis
 from keep_storage.journal import Change, changed
-from keep_storage.model import (
-    Handler,
-    HandlerKind,
-    ScriptVersion,
-    Topic,
-    Workflow,
-    WorkflowStatus,
-)
+from keep_storage.model import Handler, HandlerKind, ScriptVersion, Topic, Workflow, WorkflowStatus
 from keep_storage.operations import (
     ActivateScript,
     AddScriptVersion,
@@ -139,12 +132,12 @@ def activate_script(tx: Transaction, op: ActivateScript, now: Millis) -> Change[
 def _order_anew(tx: Transaction, topic: Topic) -> None:
     """The consumer of a topic finds the ordering key elsewhere now: what is unfinished gets the key that is there."""
     after = 0
-    while page := rows.unfinished_events(tx, topic.id, after, _PAGE):
+    while page := event_rows.unfinished_events(tx, topic.id, after, _PAGE):
         after = page[-1].seq
         for event in page:
             key = ordering_key(event.payload, topic.ordering)
             if key != event.ordering_key:
-                rows.set_ordering_key(tx, event.id, key)
+                event_rows.set_ordering_key(tx, event.id, key)
 
 
 def _keeps_the_handler_that_waits(q: Queries, workflow: Workflow, op: ActivateScript) -> None:

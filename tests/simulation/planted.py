@@ -46,7 +46,7 @@ BUGS: Final = (
     Bug(
         "a retry does not take over the reservations",
         "storage/keep_storage/runs.py",
-        "    rows.transfer_reservations(tx, failed.id, retry.id, now)\n",
+        "    event_rows.transfer_reservations(tx, failed.id, retry.id, now)\n",
         "",
     ),
     Bug(
@@ -153,7 +153,7 @@ BUGS: Final = (
     Bug(
         "a commit does not consume its events",
         "storage/keep_storage/runs.py",
-        "    rows.consume_events(tx, run.id, now)\n",
+        "    event_rows.consume_events(tx, run.id, now)\n",
         "",
     ),
     Bug(
@@ -189,14 +189,14 @@ BUGS: Final = (
     Bug(
         "a person's verdict that it did not happen keeps the events",
         "storage/keep_storage/settlement.py",
-        "            rows.release_events(tx, run.id, now)\n",
+        "            event_rows.release_events(tx, run.id, now)\n",
         "            pass\n",
     ),
     Bug(
         "recovery forgets approved calls that were in the air",
         "storage/keep_storage/recovery.py",
-        "    for mutation in rows.calls_left_in_doubt(tx, op.workflow_id):\n",
-        "    for mutation in rows.calls_left_in_doubt(tx, op.workflow_id)[:0]:\n",
+        "    for mutation in mutation_rows.calls_left_in_doubt(tx, op.workflow_id):\n",
+        "    for mutation in mutation_rows.calls_left_in_doubt(tx, op.workflow_id)[:0]:\n",
     ),
     Bug(
         "events have no ordering key",
@@ -387,8 +387,8 @@ BUGS: Final = (
     Bug(
         "the archive leaves its questions open",
         "storage/keep_storage/archive.py",
-        "    for approval in rows.open_approvals(tx, op.workflow_id):\n",
-        "    for approval in rows.open_approvals(tx, op.workflow_id)[:0]:\n",
+        "    for approval in mutation_rows.open_approvals(tx, op.workflow_id):\n",
+        "    for approval in mutation_rows.open_approvals(tx, op.workflow_id)[:0]:\n",
     ),
     Bug(
         "a result that `next` has used can be amended",

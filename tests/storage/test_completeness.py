@@ -396,8 +396,10 @@ def test_the_rows_are_written_only_by_the_modules_of_the_operations() -> None:
         "workflows",
         "sessions",
         "runs",
+        "stopped_runs",
         "events",
         "mutations",
+        "settlement",
         "amendments",
         "approvals",
         "stops",
@@ -409,6 +411,9 @@ def test_the_rows_are_written_only_by_the_modules_of_the_operations() -> None:
         "retired_topics",
         "journal",
         "rows",
+        "event_rows",
+        "mutation_rows",
+        "notice_rows",
     }
     writing = re.compile(r"\btx\.run\(|rows\.(save|insert|set|release|consume|skip|reserve|transfer|end)_\w+\(")
     package = ROOMS / "storage" / "keep_storage"

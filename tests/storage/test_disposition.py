@@ -10,15 +10,7 @@ from itertools import product
 import pytest
 
 from keep_storage.disposition import Disposition, disposition
-from keep_storage.model import (
-    EventStatus,
-    MutationOutcome,
-    MutationStatus,
-    Phase,
-    Resolver,
-    RunStatus,
-    WorkflowStatus,
-)
+from keep_storage.model import EventStatus, MutationOutcome, MutationStatus, Phase, Resolver, RunStatus, WorkflowStatus
 from keep_storage.transitions import (
     EVENT_NEXT,
     MAY_SETTLE,

@@ -5,7 +5,7 @@ import pytest
 from keep_storage import Reason, Rejected, reads
 from keep_storage.model import Event, Phase, Reservation, RunStatus
 from keep_storage.operations import Publish, Reserve
-from keep_storage.rows import find_all
+from keep_storage.records import find_all
 from tests.storage.world import WORKFLOW, World
 
 

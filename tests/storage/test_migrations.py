@@ -12,17 +12,18 @@ from pathlib import Path
 import apsw
 import pytest
 
-from keep_storage import Reason, Rejected, Store, attention_reads, invariants, item_reads, reads, rows, statements
-from keep_storage.model import (
-    ItemState,
-    Mutation,
-    MutationStatus,
-    Phase,
-    Resolver,
-    Run,
-    RunStatus,
-    WorkflowStatus,
+from keep_storage import (
+    Reason,
+    Rejected,
+    Store,
+    attention_reads,
+    invariants,
+    item_reads,
+    mutation_rows,
+    reads,
+    statements,
 )
+from keep_storage.model import ItemState, Mutation, MutationStatus, Phase, Resolver, Run, RunStatus, WorkflowStatus
 from keep_storage.operations import ItemScope, Reserve
 from keep_storage.outcomes import mutation_result_for_next
 from keep_storage.schema import APPLICATION_ID
@@ -247,7 +248,7 @@ def enter(world: World, workflow: str) -> Run:
 @pytest.mark.parametrize("words", ['{"text":"hello"}', '{"text":"good day"}'])
 def test_a_call_in_an_item_that_was_kept_under_its_words_is_known_in_any_words(world: World, words: str) -> None:
     """Else a repair that says it in other words would send a second mail."""
-    before = rows.mutation(world.store.queries(), "mut_items")
+    before = mutation_rows.mutation(world.store.queries(), "mut_items")
     again = call(world, enter(world, "wf_items"), "mail.send alone", words)
     assert (again, again.status, again.result, again.subkey) == (before, MutationStatus.APPLIED, '"sent"', None)
     assert len(item_reads.calls_of_item(world.store.queries(), "wf_items", "i1")) == 1

@@ -8,19 +8,8 @@ from pathlib import Path
 import apsw
 import pytest
 
-from keep_storage import (
-    StorageCorrupt,
-    StorageForeign,
-    StorageOwned,
-    StorageTooNew,
-    StorageUnavailable,
-    Store,
-    reads,
-)
-from keep_storage.operations import (
-    CreateWorkflow,
-    Done,
-)
+from keep_storage import StorageCorrupt, StorageForeign, StorageOwned, StorageTooNew, StorageUnavailable, Store, reads
+from keep_storage.operations import CreateWorkflow, Done
 from tests.storage.world import WORKFLOW, CountingClock, World, contents
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import apsw
 import msgspec
 
-from keep_storage import ExecutionModelManager, Store, invariants, reads, rows
+from keep_storage import ExecutionModelManager, Store, invariants, mutation_rows, reads, records, rows
 from keep_storage.model import (
     Event,
     Handler,
@@ -159,7 +159,7 @@ class World:
         return found
 
     def mutation(self, mutation_id: str) -> Mutation:
-        found = rows.mutation(self.store.queries(), mutation_id)
+        found = mutation_rows.mutation(self.store.queries(), mutation_id)
         assert found
         return found
 
@@ -188,7 +188,7 @@ class World:
         return next(handler.has_news for handler in snapshot.handlers if handler.name == consumer)
 
     def open_approval(self, mutation_id: str) -> str:
-        found = rows.open_approval(self.store.queries(), mutation_id)
+        found = mutation_rows.open_approval(self.store.queries(), mutation_id)
         assert found
         return found.id
 
@@ -197,7 +197,7 @@ class World:
 
     def events(self, topic: str = "mail", workflow: str = WORKFLOW) -> list[Event]:
         key: dict[str, Any] = {"workflow_id": workflow, "topic": topic, "after": 0, "limit": 1_000_000}
-        return rows.find_all(self.store.queries(), Event, "events_of_topic", key)
+        return records.find_all(self.store.queries(), Event, "events_of_topic", key)
 
     def states(self, topic: str = "mail", workflow: str = WORKFLOW) -> dict[str, str]:
         """What became of each event, by message id."""
@@ -207,7 +207,7 @@ class World:
         return next(event.reserved_by_run_id for event in self.events() if event.message_id == message_id)
 
     def journal(self) -> list[JournalEntry]:
-        return rows.find_all(self.store.queries(), JournalEntry, "journal_after", {"after": 0, "limit": 1_000_000})
+        return records.find_all(self.store.queries(), JournalEntry, "journal_after", {"after": 0, "limit": 1_000_000})
 
     def check(self) -> None:
         """No promise is broken."""

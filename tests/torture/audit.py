@@ -12,16 +12,7 @@ from typing import Final
 from keep_storage import item_reads, reads
 from keep_storage.doctor import examine
 from keep_storage.limits import PEEK_MAX
-from keep_storage.model import (
-    Event,
-    EventStatus,
-    Item,
-    ItemState,
-    Mutation,
-    MutationStatus,
-    RunStatus,
-    Workflow,
-)
+from keep_storage.model import Event, EventStatus, Item, ItemState, Mutation, MutationStatus, RunStatus, Workflow
 from keep_storage.sqlite import open_reader
 from keep_storage.transaction import Queries
 from keep_storage.transitions import UNCERTAIN

@@ -3,7 +3,7 @@
 
 -- name: needs_attention
 -- Each matter that waits for a person, or has waited for long: its kind, the row that it is about, its run, its time,
--- and what it waits on before a person is called (`WaitsOn` in model.py). An archived workflow has only its questions
+-- and what it waits on before a person is called (`WaitsOn` in states.py). An archived workflow has only its questions
 -- and the calls that may have happened. (SQLite looks into a view only if the types of its parts agree: so the casts.)
 SELECT a.workflow_id, 'approval' AS kind, a.id AS about, m.run_id, a.requested_at AS since, 'person' AS waits_on
 FROM approvals a JOIN mutations m ON m.id = a.mutation_id
