@@ -34,12 +34,12 @@ from keep_actors.workflow.outlook import (
     Outlook,
     approved,
     before_deployment,
-    expired_approvals,
     look,
+    times_asked,
     wanted_version,
     writes_seen,
 )
-from keep_actors.workflow.plan import ExpireApprovals, Reconcile, Repair, Rest, StartRetry, StartRun
+from keep_actors.workflow.plan import ExpireApproval, Reconcile, Repair, Rest, StartRetry, StartRun
 from keep_actors.workflow.repair import repair
 from keep_storage import reads
 from keep_storage.errors import Reason, Rejected, StorageUnavailable
@@ -299,8 +299,8 @@ class WorkflowActor(Actor[Message]):
                     await self._repair(outlook, outlook.step)
                 case Reconcile():
                     self._reconcile(outlook)
-                case ExpireApprovals():
-                    await self._expire(outlook.snapshot.workflow)
+                case ExpireApproval():
+                    await self._expire(outlook.snapshot.workflow, outlook.step.approval_id)
                 case Rest():
                     await self._rest(outlook, outlook.step)
                     return
@@ -401,17 +401,17 @@ class WorkflowActor(Actor[Message]):
 
         self._start_side_task(machine.facts.workflow, mutation.id, what, carry_out)
 
-    async def _expire(self, workflow: Workflow) -> None:
-        """Ask again what nobody has answered in time, as often as the policy wants; then the answer is no."""
+    async def _expire(self, workflow: Workflow, approval_id: str) -> None:
+        """Ask again after an expired question, as often as the policy wants; then the answer is no."""
         now, policy = self._host.time.now(), self._host.policy_of(workflow.name)
-        for approval, asked in await self._host.read(lambda q: expired_approvals(q, self.name, now)):
-            if asked <= policy.approval_reminders and workflow.status is not WorkflowStatus.ARCHIVED:
-                until = policy.approval_expires_ms
-                new_id = self._host.ids.new("apr")
-                await self._write(AskAgain(approval.id, new_id, None if until is None else now + until))
-            else:
-                why = f"nobody answered in time, asked {asked} time(s)"
-                await self._write(RejectMutation(approval.id, by="policy", why=why, expired=True))
+        asked = await self._host.read(lambda q: times_asked(q, approval_id))
+        if asked <= policy.approval_reminders and workflow.status is not WorkflowStatus.ARCHIVED:
+            until = policy.approval_expires_ms
+            new_id = self._host.ids.new("apr")
+            await self._write(AskAgain(approval_id, new_id, None if until is None else now + until))
+        else:
+            why = f"nobody answered in time, asked {asked} time(s)"
+            await self._write(RejectMutation(approval_id, by="policy", why=why, expired=True))
 
     # Beside the mailbox.
 

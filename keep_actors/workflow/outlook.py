@@ -39,7 +39,7 @@ def look(q: Queries, workflow_id: str, now: Millis, repairs_max: Callable[[str],
         return None
     step = plan(snapshot, now, repairs_max=repairs_max(snapshot.workflow.name))
     if isinstance(step, Reconcile):
-        return Outlook(snapshot, step, Envelope(()), doubt=reads.mutations_due(q, workflow_id, now)[0])
+        return Outlook(snapshot, step, Envelope(()), doubt=reads.mutation(q, step.mutation_id))
     if not isinstance(step, StartRun | StartRetry):
         return Outlook(snapshot, step, Envelope(()))
     version = snapshot.workflow.active_version_id
@@ -64,16 +64,15 @@ def before_deployment(q: Queries, workflow_id: str) -> deployment.DeploymentFact
     )
 
 
-def expired_approvals(q: Queries, workflow_id: str, now: Millis) -> list[tuple[Approval, int]]:
-    """The questions that nobody has answered in time, and how often each was asked."""
-    return [
-        (each, _asked(reads.approvals_of_mutation(q, each.mutation_id)))
-        for each in reads.approvals_due(q, workflow_id, now)
-    ]
+def times_asked(q: Queries, approval_id: str) -> int:
+    """How often in a row a person was asked about the call of this question, without an answer."""
+    approval = reads.approval(q, approval_id)
+    assert approval is not None, "a question is never deleted"
+    return _asked(reads.approvals_of_mutation(q, approval.mutation_id))
 
 
 def _asked(questions: list[Approval]) -> int:
-    """How often in a row a call was asked about without an answer: in an item, another try may follow an answer."""
+    """Unanswered questions at the end: in an item, another try may follow an answer."""
     unanswered = (ApprovalStatus.OPEN, ApprovalStatus.EXPIRED)
     return len(list(takewhile(lambda each: each.status in unanswered, reversed(questions))))
 

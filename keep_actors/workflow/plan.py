@@ -1,7 +1,7 @@
-"""What a workflow does next: a pure function of what is in its file and the time.
+"""Decide what a workflow does next: a pure function of its snapshot and the time.
 
-Nothing is remembered between two plans, so a trigger that fires while a run is under way is not lost: the plan after
-that run sees it.
+Nothing is remembered between two plans, so a trigger that fires while a run is active is not lost: the plan after that
+run sees it.
 """
 
 from typing import TypeAlias
@@ -30,17 +30,21 @@ class StartRetry(msgspec.Struct, frozen=True):
 
 
 class Repair(msgspec.Struct, frozen=True):
-    """Have somebody propose a repaired script."""
+    """Have the maintainer propose a repaired script."""
 
     task_id: str
 
 
 class Reconcile(msgspec.Struct, frozen=True):
-    """Ask a connector what became of a call whose outcome nobody knows."""
+    """Ask a connector what became of a call whose outcome is unknown."""
+
+    mutation_id: str
 
 
-class ExpireApprovals(msgspec.Struct, frozen=True):
-    """A person was asked whether a call may be made, and has not answered in time."""
+class ExpireApproval(msgspec.Struct, frozen=True):
+    """Settle a question about a call that no person answered in time."""
+
+    approval_id: str
 
 
 class Rest(msgspec.Struct, frozen=True):
@@ -50,7 +54,7 @@ class Rest(msgspec.Struct, frozen=True):
     why: str = ""
 
 
-SideTask: TypeAlias = Reconcile | ExpireApprovals | Repair
+SideTask: TypeAlias = Reconcile | ExpireApproval | Repair
 
 PlannedStep: TypeAlias = StartRun | StartRetry | SideTask | Rest
 
@@ -67,10 +71,10 @@ def plan(snapshot: Snapshot, now: Millis, *, repairs_max: int = 0) -> PlannedSte
     """
     # What may have happened outside is looked into, whatever people want of the workflow; its script is not repaired.
     is_archived = snapshot.workflow.status is WorkflowStatus.ARCHIVED
-    errands = _errands(snapshot, 0 if is_archived else repairs_max)
-    if errands and errands[0][0] <= now:
-        return errands[0][1]
-    later = [at for at, _ in errands[:1]]
+    tasks = _side_tasks(snapshot, 0 if is_archived else repairs_max)
+    if tasks and tasks[0][0] <= now:
+        return tasks[0][1]
+    later = [at for at, _ in tasks[:1]]
     if why := blocked(snapshot.workflow):
         return Rest(min(later, default=None), why)
     if snapshot.retry_run_id is not None:
@@ -89,17 +93,17 @@ def plan(snapshot: Snapshot, now: Millis, *, repairs_max: int = 0) -> PlannedSte
     return Rest(min([*later, *(at for _, at in times if at is not None)], default=None))
 
 
-def _errands(snapshot: Snapshot, repairs_max: int) -> list[tuple[Millis, SideTask]]:
-    """What is to be done beside running handlers, whatever stops those; the first one first."""
-    errands: list[tuple[Millis, SideTask]] = []
-    if snapshot.reconcile_at is not None:
-        errands.append((snapshot.reconcile_at, Reconcile()))
-    if snapshot.approval_expires_at is not None:
-        errands.append((snapshot.approval_expires_at, ExpireApprovals()))
+def _side_tasks(snapshot: Snapshot, repairs_max: int) -> list[tuple[Millis, SideTask]]:
+    """Tasks beside the running of handlers, whatever stops those; the first one first."""
+    tasks: list[tuple[Millis, SideTask]] = []
+    if snapshot.reconcile_at is not None and snapshot.reconcile_id is not None:
+        tasks.append((snapshot.reconcile_at, Reconcile(snapshot.reconcile_id)))
+    if snapshot.approval_expires_at is not None and snapshot.approval_id is not None:
+        tasks.append((snapshot.approval_expires_at, ExpireApproval(snapshot.approval_id)))
     task = snapshot.task
     if task is not None and task.held_version_id is None and task.repairs < repairs_max:
-        errands.append((task.next_attempt_at or 0, Repair(task.id)))
-    return sorted(errands, key=lambda each: each[0])
+        tasks.append((task.next_attempt_at or 0, Repair(task.id)))
+    return sorted(tasks, key=lambda each: each[0])
 
 
 def blocked(workflow: Workflow) -> str:

@@ -59,8 +59,12 @@ class Snapshot(msgspec.Struct, frozen=True):
     """The handler of that run."""
     approval_expires_at: Millis | None
     """When the first of its open questions expires."""
+    approval_id: str | None
+    """That question."""
     reconcile_at: Millis | None
     """When the first of its doubts is to be looked into."""
+    reconcile_id: str | None
+    """That mutation."""
     task: TaskView | None
     """The open repair."""
 
@@ -79,8 +83,9 @@ def snapshot(q: Queries, workflow_id: str) -> Snapshot | None:
     if row is None:
         return None
     found = q.all("handlers_at_work", {"workflow_id": workflow_id})
-    owner = decode(Workflow, row[:-6])
-    active_run_id, open_session_id, parked, retry_run_id, approval_expires_at, reconcile_at = row[-6:]
+    owner = decode(Workflow, row[:-8])
+    active_run_id, open_session_id, parked, retry_run_id, *first = row[-8:]
+    approval_expires_at, approval_id, reconcile_at, reconcile_id = first
     retried = run(q, retry_run_id) if retry_run_id is not None else None
     return Snapshot(
         workflow=owner,
@@ -91,7 +96,9 @@ def snapshot(q: Queries, workflow_id: str) -> Snapshot | None:
         retry_run_id=retry_run_id,
         retry_handler=retried.handler if retried is not None else None,
         approval_expires_at=approval_expires_at,
+        approval_id=approval_id,
         reconcile_at=reconcile_at,
+        reconcile_id=reconcile_id,
         task=_task_at_work(q, workflow_id) if owner.maintenance else None,
     )
 

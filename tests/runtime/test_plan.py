@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from keep_actors.workflow.plan import ExpireApprovals, PlannedStep, Reconcile, Repair, Rest, StartRetry, StartRun, plan
+from keep_actors.workflow.plan import ExpireApproval, PlannedStep, Reconcile, Repair, Rest, StartRetry, StartRun, plan
 from keep_storage.ids import Millis
 from keep_storage.model import FailureClass, HandlerKind, Workflow, WorkflowStatus
 from keep_storage.reads import HandlerView, Snapshot, TaskView
@@ -81,7 +81,9 @@ def snapshot(
         retry_run_id=pending or ("run_parked" if parked is not None else None),
         retry_handler=retry or parked,
         approval_expires_at=approval_expires_at,
+        approval_id="apr_1" if approval_expires_at is not None else None,
         reconcile_at=reconcile_at,
+        reconcile_id="mut_1" if reconcile_at is not None else None,
         task=task,
     )
 
@@ -242,7 +244,7 @@ def test_a_question_that_nobody_answers_expires_whatever_stops_the_workflow(chan
     waiting = plan(asked, NOW)
     assert isinstance(waiting, Rest)
     assert (waiting.until, bool(waiting.why)) == (NOW + 5, True)
-    assert plan(asked, NOW + 5) == ExpireApprovals()
+    assert plan(asked, NOW + 5) == ExpireApproval("apr_1")
 
 
 def test_a_script_under_repair_is_repaired_by_itself_as_often_as_it_may_be() -> None:
@@ -271,7 +273,7 @@ def test_in_an_archived_workflow_nothing_runs_and_nothing_is_repaired() -> None:
 def test_the_doubts_of_an_archived_workflow_are_still_looked_into() -> None:
     gone = snapshot(*EVERYTHING_DUE, reconcile_at=NOW + 5, task=task(), status=WorkflowStatus.ARCHIVED)
     assert plan(gone, NOW, repairs_max=3) == Rest(NOW + 5, "the workflow is archived")
-    assert plan(gone, NOW + 5, repairs_max=3) == Reconcile()
+    assert plan(gone, NOW + 5, repairs_max=3) == Reconcile("mut_1")
 
 
 # Any workflow there could be.
@@ -349,7 +351,7 @@ def test_a_repair_is_tried_only_when_it_may_be_and_a_question_expires_only_when_
             assert (found.task.id, found.task.held_version_id) == (task_id, None)
             assert found.task.repairs < repairs_max
             assert (found.task.next_attempt_at or 0) <= now
-        case ExpireApprovals():
+        case ExpireApproval():
             assert found.approval_expires_at is not None
             assert found.approval_expires_at <= now
 

@@ -213,8 +213,8 @@ BUGS: Final = (
     Bug(
         "a doubt is never looked into again",
         "keep_actors/workflow/plan.py",
-        "    if snapshot.reconcile_at is not None:\n",
-        "    if snapshot.reconcile_at == 0:\n",
+        "    if snapshot.reconcile_at is not None and",
+        "    if snapshot.reconcile_at == 0 and",
     ),
     Bug(
         "a person is not asked first",
@@ -225,8 +225,8 @@ BUGS: Final = (
     Bug(
         "a question never expires",
         "keep_actors/workflow/plan.py",
-        "    if snapshot.approval_expires_at is not None:\n",
-        "    if snapshot.approval_expires_at == 0:\n",
+        "    if snapshot.approval_expires_at is not None and",
+        "    if snapshot.approval_expires_at == 0 and",
     ),
     Bug(
         "an approval can be answered twice",
@@ -369,8 +369,8 @@ BUGS: Final = (
     Bug(
         "a question is asked for ever",
         "keep_actors/workflow/actor.py",
-        "            if asked <= policy.approval_reminders and ",
-        "            if asked <= policy.approval_reminders + 99 and ",
+        "        if asked <= policy.approval_reminders and ",
+        "        if asked <= policy.approval_reminders + 99 and ",
     ),
     Bug(
         "a question stops its whole workflow",

@@ -266,7 +266,11 @@ SELECT w.*,
     COALESCE(w.pending_retry_run_id,
         (SELECT MIN(id) FROM runs WHERE workflow_id = w.id AND parked = 1 AND mutation_outcome <> '')),
     (SELECT MIN(expires_at) FROM approvals WHERE workflow_id = w.id AND status = 'open'),
-    (SELECT MIN(next_reconcile_at) FROM mutations WHERE workflow_id = w.id AND next_reconcile_at IS NOT NULL)
+    (SELECT id FROM approvals WHERE workflow_id = w.id AND status = 'open' AND expires_at IS NOT NULL
+        ORDER BY expires_at, id LIMIT 1),
+    (SELECT MIN(next_reconcile_at) FROM mutations WHERE workflow_id = w.id AND next_reconcile_at IS NOT NULL),
+    (SELECT id FROM mutations WHERE workflow_id = w.id AND next_reconcile_at IS NOT NULL
+        ORDER BY next_reconcile_at, id LIMIT 1)
 FROM workflows w WHERE w.id = :id;
 
 -- name: task_at_work
