@@ -210,6 +210,7 @@ class SqliteDatabase:
     def __init__(self, connection: apsw.Connection, path: str) -> None:
         self._connection = connection
         self._path = path
+        _make_views(connection)
         self._queries = _Connection(connection, path)
         self._unfenced = False
 
@@ -230,7 +231,6 @@ class SqliteDatabase:
                 raise StorageUnavailable(f"{path}: the file is read-only; make it writable.")
             _configure(connection, path)
             _migrate(connection, version, now)
-            _make_views(connection)
             database = cls(connection, path)
             # The process before this one may have died over a failed commit. What is read now must stay true.
             database._fence()
