@@ -33,7 +33,7 @@ class Script(msgspec.Struct, frozen=True):
 
 
 class StoredDeclaration(msgspec.Struct, frozen=True):
-    """What is kept of an inspection beside the source."""
+    """The part of an inspection that is stored beside the source."""
 
     declaration: Declaration
     uses: list[str]
@@ -42,7 +42,7 @@ class StoredDeclaration(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, inspection: Inspection, methods: Mapping[str, MethodKind]) -> "StoredDeclaration":
-        """What a script that loads declares, where there are these methods."""
+        """The declaration of a script that loads, with the methods that exist."""
         assert inspection.declaration is not None, "a script that does not load is not kept"
         return cls(inspection.declaration, [use.name for use in inspection.uses], methods)
 

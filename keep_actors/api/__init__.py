@@ -1,1 +1,1 @@
-"""What an embedding service, the command line and the control socket can ask of a runtime."""
+"""`Keep`, the commands of people, and the views they are shown."""

@@ -1,4 +1,4 @@
-"""How long ago a call to the outside was over, on a clock that nobody can set.
+"""How long ago a call to the outside was over, on a clock that cannot be set.
 
 A request that was given up may still arrive: the wall clock, which is set, must not say that it has had its time. A
 process counts the calls that it made itself from their own end, and all others from its own start.

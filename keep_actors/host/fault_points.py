@@ -15,7 +15,7 @@ class Point(StrEnum):
     COMMIT = "storage.commit"
     """The storage actor has a batch, and nothing of it is in the file."""
     COMMITTED = "storage.committed"
-    """The batch is durable, and nobody has heard."""
+    """The batch is durable, and no caller has been answered."""
     RECEIVED = "workflow.received"
     """A workflow actor has taken a message from its mailbox, and done nothing about it."""
     STARTED = "workflow.started"
@@ -47,4 +47,4 @@ Faults: TypeAlias = Callable[[Point, str], None]
 
 
 def no_faults(_: Point, __: str) -> None:
-    """What there is in production."""
+    """Do nothing: the faults of production."""

@@ -1,6 +1,6 @@
-"""What all workflow actors share: the doors to the outside, and the services behind them. Made once, by `open`.
+"""The services that all workflow actors share. Made once, by `open`.
 
-`Services` is what a handler is evaluated with; it knows no database. `Host` adds the services of a whole runtime.
+`Services` is enough to run a handler; it knows no database. `Host` adds the storage of a whole runtime.
 """
 
 import random
@@ -33,7 +33,7 @@ _SCRIPTS_KEPT: Final = 256
 
 
 class Services:
-    """Time, chance, scripts' processes, connectors, and the rules: all that evaluating a handler takes."""
+    """Time, randomness, workers, connectors and rules: everything that running a handler takes."""
 
     def __init__(
         self,
@@ -79,7 +79,7 @@ class Services:
         return self._policies.get(workflow_name, self._policy)
 
     def capabilities(self, script: Script, *, mutation_is_terminal: bool) -> Capabilities:
-        """What `ctx` has. A method that was there when the script was deployed and is missing now is still offered: who
+        """The members of `ctx`. A method that existed when the script was deployed and is missing now is still offered: who
         calls it waits for its connector, and does not fail over a name."""
         offered = self._capabilities[mutation_is_terminal]
         missing = {name: kind for name, kind in script.methods.items() if self.catalog.get(name) is None}
@@ -92,7 +92,7 @@ class Services:
         return msgspec.structs.replace(offered, connectors=connectors)
 
     def has_own_policy(self, workflow_name: str) -> bool:
-        """Whether `policies` has settings for a workflow of this name."""
+        """Return True if `policies` has settings for a workflow of this name."""
         return workflow_name in self._policies
 
     @property
@@ -134,14 +134,14 @@ class Host(Services):
         self.storage = storage
         self.reading = reading
         self.is_closing = False
-        """Set at shutdown: runs come to their end, and no other begins."""
+        """Set at shutdown: active runs finish, and no other begins."""
         self.is_closed = False
-        """Set when they have come to it."""
+        """Set when they have finished."""
         self._automatic_repairs = automatic_repairs
         self._scripts: OrderedDict[str, Script] = OrderedDict()
 
     async def read(self, function: Callable[[Queries], T]) -> T:
-        """For what has to go on: while the disk cannot be read, it waits. Who only asks uses `reading`, and is told."""
+        """Read, and retry while the disk cannot be read. Use `reading` to get the error instead."""
         return await retry_while_unavailable(lambda: self.reading.read(function), self.time)
 
     def repairs_max(self, workflow_name: str) -> int:

@@ -22,7 +22,7 @@ class Read(Question[T]):
 
 
 class ReadingRef(ActorRef[Read[Any]]):
-    """What everyone who wants to know something holds."""
+    """The reference of everyone who reads."""
 
     __slots__ = ()
 

@@ -1,6 +1,6 @@
-"""Who may run now: so many runs at a time, first come, first served.
+"""Run slots: a limited number of runs compute at a time, first come, first served.
 
-A run that waits for the outside world does not count: a call that hangs holds up its own workflow and nobody else's.
+A run that waits for the outside world does not count: a call that hangs holds up its own workflow and no other.
 When the answer comes the run goes on at once; only those that have not begun wait.
 """
 
@@ -15,7 +15,7 @@ class RunSlots:
     """Lets `width` runs compute at a time."""
 
     def __init__(self, width: int) -> None:
-        assert width > 0, "a turnstile that lets nobody through"
+        assert width > 0, "without a slot no run could start"
         self._width = width
         self._inside = 0
         self._waiting: deque[anyio.Event] = deque()

@@ -1,7 +1,7 @@
 """The one writer: every change to the execution model passes through here, and an answer means it is durable.
 
 While one commit is in the thread, whatever arrives waits in the mailbox and becomes the next one. There is no
-timer: alone, an operation waits for nobody; in a crowd, many share one fsync.
+timer: alone, an operation waits for no other; in a crowd, many share one fsync.
 """
 
 import copy
@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 
 class CommitStore(Protocol):
-    """What the actor needs of the storage."""
+    """The part of the storage that the actor needs."""
 
     def commit(self, batch: Sequence[Operation[Any]], /) -> Sequence[OperationOutcome]:
         """Apply the batch durably and return one outcome per operation, in order. Blocks.
@@ -36,7 +36,7 @@ class Apply(Question[T]):
 
 
 class StorageRef(ActorRef[Apply[Any]]):
-    """What everyone who changes the execution model holds."""
+    """The reference of everyone who changes the execution model."""
 
     __slots__ = ()
 

@@ -44,11 +44,11 @@ class CompareNotices(Question[None]):
     """Compare the workflows that may have changed."""
 
 
-class Finish(Question[None]):
+class FinishNotices(Question[None]):
     """Compare once more, and answer when every delivery that is due has been tried."""
 
 
-NoticesMessage: TypeAlias = CompareNotices | Finish
+NoticesMessage: TypeAlias = CompareNotices | FinishNotices
 
 
 class _Found(Struct, frozen=True):
@@ -85,7 +85,7 @@ class NoticesActor(Actor[NoticesMessage]):
         match message:
             case CompareNotices():
                 await self._look()
-            case Finish():
+            case FinishNotices():
                 await self._look()
                 for deliverer in self._deliverers:
                     deliverer.wake()
@@ -228,4 +228,4 @@ async def finish(notices: ActorRef[NoticesMessage] | None, grace_ms: Millis) -> 
     if notices is None:
         return
     with anyio.move_on_after(min(grace_ms, FINISH_MS) / 1000, shield=True), suppress(ActorDied, ActorStopped):
-        await notices.ask(Finish())
+        await notices.ask(FinishNotices())

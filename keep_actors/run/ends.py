@@ -217,7 +217,7 @@ class RunEnds:
         return self._batch(*operations)
 
     def _take(self, said: Saved) -> tuple[Any, ...]:
-        """Everything noted so far is in the file."""
+        """Forget the notes: they are in the file now."""
         self.state = replace(self.state, opening=(), unsaved=())
         return said.answers
 
@@ -255,7 +255,7 @@ class RunEnds:
         return CreateMaintenanceTask(self.facts.workflow.id, msgspec.json.encode(evidence).decode())
 
     def _with_request(self, name: str, params: Json) -> tuple[str, ...]:
-        """What it asked for so far, and this: the beginning of it, with how much is left out."""
+        """All requests so far, and this one: its beginning, and how much is left out."""
         return (*self.state.requests, f"{name} {head(params, _REQUEST_CHARS_MAX)}")
 
     def _keep_logs(self, logs: tuple[str, ...]) -> None:

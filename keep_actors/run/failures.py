@@ -1,4 +1,4 @@
-"""What went wrong, and what follows from it. Pure: what was seen comes in, a class and the next step come out.
+"""Failures: their class, and the stop that follows. Pure.
 
 The host classifies; a script has no say in it.
 """
@@ -44,11 +44,11 @@ class Failure(msgspec.Struct, frozen=True):
     message: str
     place: str = ""
     retry_after_ms: Millis | None = None
-    """What the other side asked for, if it did."""
+    """The wait that the other side asked for, if it did."""
     is_fault: bool = True
-    """Whether it counts: what a person has stopped, or skipped, is nobody's failure and tried again when it may be."""
+    """False for a run that a person stopped, or whose event was skipped: it does not count, and is tried again."""
     about: str = ""
-    """What it is about, for code: see `Workflow.error_about`."""
+    """Its subject, for code: see `Workflow.error_about`."""
 
 
 class StopDecision(msgspec.Struct, frozen=True):
@@ -132,7 +132,7 @@ def stop_for(failure: Failure, before: Before, policy: Policy, now: Millis, rng:
 
 
 def of_outcome(outcome: Terminal, handler: str) -> Failure:  # noqa: C901  # one case for each end there is
-    """What it means that a handler ended this way. Not for the ends that are none: a value, or a mutation."""
+    """Classify the end of a handler that failed. Not for a value or a mutation."""
     match outcome:
         case ScriptError():
             return _logic(handler, f"{outcome.name}: {outcome.message}", outcome.place)

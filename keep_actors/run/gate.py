@@ -1,4 +1,4 @@
-"""Which request is allowed where. A closed table; the host asks it on every request, whatever the script was offered.
+"""Requests that are allowed in each phase: a closed table. The host asks it on every request.
 
 A refusal ends the invocation, cannot be caught, and is a logic error of the script.
 """
@@ -22,7 +22,7 @@ class ScriptPhase(StrEnum):
 
 
 class Ask(StrEnum):
-    """What it asks for."""
+    """Kinds of requests."""
 
     PEEK = "peek"
     GET_BY_IDS = "getByIds"
@@ -51,7 +51,7 @@ INSTEAD: Final[Mapping[Ask, str]] = {
     Ask.MUTATION: "Change the outside in `mutate` of a consumer, or inside `ctx.withItem` in a job.",
     Ask.ITEM: "Open items in a job, one after the other.",
 }
-"""What the author should do, when a request is refused."""
+"""Advice for the author of a refused request."""
 
 assert set(ALLOWED) == set(ScriptPhase), "every stage has its row"
 assert set(INSTEAD) == set(Ask), "every refusal says what to do"

@@ -1,4 +1,4 @@
-"""Which methods an error is about that no connector here has. Pure, and light: who only looks loads it."""
+"""Errors about methods that no connector here has. Pure, and light: commands that only read load it."""
 
 from typing import Final
 

@@ -59,7 +59,7 @@ class RunCalls(RunEnds):
         return self._save(At.RECORDING_CALL, line)
 
     def _asks_first(self, call: CheckedCall) -> bool:
-        """Whether a person approves this call. If not, it is counted; one that is asked counts when it is approved."""
+        """Return True if a person approves this call first. If not, count it; an approved one counts when it is approved."""
         if self.state.envelope.asks_first(call.method.permission):
             return True
         self._note(*calls.use(self.facts, self.state, call.method, self._now))
@@ -183,7 +183,7 @@ class RunCalls(RunEnds):
             return self._write_findings(write, *cost, pause)
         if failure.cls is FailureClass.TRANSIENT:
             return self._write_findings(write, *cost)
-        # A fresh run would ask the same question again, and nobody would learn why the answer was of no use.
+        # A fresh run would only ask the same question again: the person has to learn why the approval was of no use.
         words = f"The approved call failed: {failure.message}"
         return self._write_findings(write, *cost, HaltWorkflow(self.facts.workflow.id, words, failure.cls))
 

@@ -1,4 +1,4 @@
-"""What the ledger learns from a connector that was asked about an unknown outcome. Pure.
+"""Reconciliation, decided: the answer of a connector about an unknown outcome becomes an operation. Pure.
 
 The connector is asked again, later and later; then a person. A check that fails, hangs or raises counts like any other.
 """
@@ -14,13 +14,13 @@ from keep_storage.model import Mutation, MutationStatus, Resolver
 from keep_storage.operations import ApplyMutation, FailMutation, Together, UpdateMutationStatus
 
 NO_CONNECTOR: Final = "cannot be asked: this runtime has no connector that could"
-"""What the ledger says of a call whose connector was not there."""
+"""Written to the ledger when the connector of a call is missing."""
 
 Learned = ApplyMutation | FailMutation | UpdateMutationStatus
 
 
 def learned(mutation: Mutation, verdict: Verdict, policy: Policy, now: Millis, rng: random.Random) -> Learned:
-    """What the ledger learns from an answer. Who cannot tell is asked again, later and later, and not for ever."""
+    """Turn an answer into an operation. A connector that cannot tell is asked again, later and later, up to a limit."""
     match verdict:
         case Applied():
             return ApplyMutation(mutation.id, verdict.result, Resolver.RECONCILIATION, why="the connector found it")
@@ -36,7 +36,7 @@ def learned(mutation: Mutation, verdict: Verdict, policy: Policy, now: Millis, r
 
 
 def _too_early(mutation: Mutation, said: TooEarly, now: Millis) -> UpdateMutationStatus:
-    """No check in vain: the next one can tell. A clock that was set, or many short lives of a process, ask nobody."""
+    """An early look counts as no check: the next one can tell. A changed clock or many restarts never ask a person."""
     words = f"Mutation outcome uncertain: {said.message}"
     at = now + (said.retry_after_ms or 0)
     return UpdateMutationStatus(mutation.id, MutationStatus.NEEDS_RECONCILE, words, at, counts=False)
@@ -45,7 +45,7 @@ def _too_early(mutation: Mutation, said: TooEarly, now: Millis) -> UpdateMutatio
 def _not_yet(mutation: Mutation, said: Retry, policy: Policy, now: Millis, rng: random.Random) -> UpdateMutationStatus:
     attempts = mutation.reconcile_attempts + 1
     words = f"Mutation outcome uncertain, and check {attempts} could not tell: {said.message or 'no words were left'}"
-    # Since it is looked for, which a person can have begin anew; lines of older files know only when it was sent.
+    # Counted from the first check, which a person can start again; older files know only when the call was sent.
     since = mutation.doubted_at or mutation.sent_at or now
     too_long = attempts > 1 and now - since > policy.reconcile_for_ms
     if policy.reconcile.is_used_up(attempts) or too_long:
@@ -54,11 +54,11 @@ def _not_yet(mutation: Mutation, said: Retry, policy: Policy, now: Millis, rng: 
     return UpdateMutationStatus(mutation.id, MutationStatus.NEEDS_RECONCILE, words, now + wait_ms)
 
 
-def ask_anew(mutation: Mutation, now: Millis) -> Together:
+def ask_again(mutation: Mutation, now: Millis) -> Together:
     """Have a call looked into from the first check on: its connector was not there, and is now."""
     why = f"{mutation.connector}.{mutation.method} can be asked again"
     again = UpdateMutationStatus(mutation.id, MutationStatus.NEEDS_RECONCILE, "", now, by="runtime", why=why)
     if mutation.status is MutationStatus.INDETERMINATE:
         return Together((again,))
-    # Only a doubt that was given up begins anew, with all of its checks.
+    # Only a doubt that was given up starts again, with all of its checks.
     return Together((UpdateMutationStatus(mutation.id, MutationStatus.INDETERMINATE, "", by="runtime", why=why), again))

@@ -1,4 +1,4 @@
-"""What a handler returned, checked. What does not fit is a logic error of the script that names the place."""
+"""Results of handlers, checked. A result that does not fit is a logic error of the script, with its place."""
 
 from datetime import datetime
 
@@ -46,7 +46,7 @@ _decode = msgspec.json.Decoder(_PrepareResult).decode
 
 
 def prepared(text: Json, policy: Policy, now: Millis) -> Prepared:
-    """What `prepare` returned. Raises `ResultError`."""
+    """Check the result of `prepare`. Raises `ResultError`."""
     if text == "null":
         raise ResultError("`prepare` returned nothing; return {reservations: [{topic, ids}], data}")
     try:
@@ -74,12 +74,12 @@ def state(text: Json, policy: Policy, handler: str) -> Json:
 
 
 def is_message_id(text: str) -> bool:
-    """The name of an event or an item."""
+    """Return True for a text that can name an event or an item."""
     return 1 <= len(text) <= MESSAGE_ID_CHARS_MAX and not hidden_in(text)
 
 
 def is_title(text: str) -> bool:
-    """Something that a person can read."""
+    """Return True for a text that a person can read."""
     return bool(text.strip()) and len(text) <= TITLE_CHARS_MAX and "\0" not in text
 
 

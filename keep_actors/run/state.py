@@ -21,10 +21,10 @@ from keep_storage.operations import ApplyMutation, Publish, StopRun
 
 
 class At(StrEnum):
-    """The place of a run: which input it waits for, and what it does then."""
+    """The place of a run: the input it waits for, and the step that follows."""
 
     NEW = "new"
-    """Nothing has begun."""
+    """Before the first effect."""
     IN_SCRIPT = "in_script"
     """A function of the script is running."""
     READING_EVENTS = "reading_events"
@@ -55,14 +55,14 @@ class At(StrEnum):
     MAKING_APPROVED_CALL = "making_approved_call"
     RECONCILING = "reconciling"
     WRITING_FINDINGS = "writing_findings"
-    """What became of an approved call, or of one that was looked for."""
+    """Writing the outcome of an approved call, or of a check."""
     WRITING_LESS = "writing_less"
     """The workflow was archived meanwhile: only what is still true."""
     FINISHED = "finished"
 
 
 class RunFacts(msgspec.Struct, frozen=True):
-    """Everything about a run that does not change while it runs."""
+    """The facts of a run: they do not change while it runs."""
 
     run_id: str
     workflow: Workflow
@@ -145,7 +145,7 @@ class RunState(msgspec.Struct, frozen=True):
     """Pending events that it was shown, by topic and message id."""
     logs: tuple[str, ...] = ()
     requests: tuple[str, ...] = ()
-    """Everything it asked for, in order: evidence for a repair."""
+    """All its requests, in order: evidence for a repair."""
     calls: Mapping[str, int] = {}
     """Uses of each permission."""
     cost_micros: int = 0
@@ -165,9 +165,9 @@ class RunState(msgspec.Struct, frozen=True):
     is_admitted: bool = True
     """False: the workflow was stopped before the run was in the file. Nothing is left of the run."""
     findings: Writes = ()
-    """What an approved call or a check has to write."""
+    """The operations that an approved call or a check writes."""
 
     @property
     def is_open(self) -> bool:
-        """Whether the run is in the file."""
+        """True once the run is in the file."""
         return not self.opening

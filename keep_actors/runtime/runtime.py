@@ -272,7 +272,7 @@ class Runtime:
         for doubt in await host.reading.read(reads.doubts):
             method = host.catalog.get(f"{doubt.connector}.{doubt.method}")
             if reconcile.NO_CONNECTOR in doubt.error and method is not None and method.reconcilable:
-                again = reconcile.ask_anew(doubt, host.time.now())
+                again = reconcile.ask_again(doubt, host.time.now())
                 tell(again, await host.storage.apply(again))
 
     async def _come_to_an_end(self, grace_ms: Millis) -> None:

@@ -105,7 +105,7 @@ class WorkflowActor(Actor[Message]):
         self._maintainer = maintainer
         self._restarted = restarted
         self._work_id: str | None = None
-        """The run or errand that is under way beside the mailbox."""
+        """The run or side task that is active beside the mailbox."""
         self._run: RunMachine | None = None
         self._repairing: anyio.CancelScope | None = None
         self._between: deque[WhenIdle | Do[Any]] = deque()
@@ -175,7 +175,7 @@ class WorkflowActor(Actor[Message]):
         message.answer(answer)
 
     async def _tell_the_run(self, operation: Operation[Any]) -> None:
-        """What a person has said counts for the next call of the run that is under way. The storage says so too, in the
+        """A person's action counts for the next call of the active run. The storage checks it too, in the
         transaction that would record a call."""
         if self._run is None:
             return
@@ -224,7 +224,7 @@ class WorkflowActor(Actor[Message]):
         return next_run_at(schedule, facts.workflow.timezone, policy.producer_interval_ms, now)
 
     async def _advance_by(self, message: Advance) -> None:
-        """What is news in it is told by the task that asked, which knows whose it is."""
+        """Apply the run's operations. The task that asked logs the news, since it knows the run."""
         try:
             message.answer(await self._host.storage.apply(Together(message.operations)))
         except (Rejected, StorageUnavailable) as error:
@@ -233,7 +233,7 @@ class WorkflowActor(Actor[Message]):
             self._replace_workers(Together(message.operations))
 
     async def _do_between(self, message: WhenIdle | Do[Any]) -> None:
-        """What has waited until nothing was under way."""
+        """Process a message that waited until the workflow was idle."""
         try:
             match message:
                 case Do():
@@ -283,7 +283,7 @@ class WorkflowActor(Actor[Message]):
     # What to do next.
 
     async def _go_on(self) -> None:
-        """Carry out the next step, if nothing is under way: its end comes back here."""
+        """Carry out the next step, if nothing is active: its end comes back here."""
         while self._work_id is None:
             if self._between:
                 await self._do_between(self._between.popleft())

@@ -30,7 +30,7 @@ from keep_storage.operations import (
 
 
 class DeploymentFacts(msgspec.Struct, frozen=True):
-    """What there is before a deployment."""
+    """The state of a workflow before a deployment."""
 
     workflow: Workflow | None
     active: ScriptVersion | None
@@ -79,7 +79,7 @@ def activation(
     timezone: str | None = None,
     wanted: Deploy | Activate | None = None,
 ) -> ActivateScript:
-    """What makes a version the one that runs. Without a `timezone` the workflow keeps its own. `wanted` is by a person,
+    """The operation that activates a version. Without a `timezone` the workflow keeps its own. `wanted` is by a person,
     who may say what becomes of events."""
     before = workflow.timezone if workflow is not None else "UTC"
     handlers = _handlers(declaration, timezone or before, now, moved=timezone not in (None, before))
@@ -90,7 +90,7 @@ def activation(
 
 
 def after_activation(workflow: Workflow | None, by: str) -> Writes:
-    """A person's script, be it the same, ends the repair of the last one, and the error of a repair that failed.
+    """Deploying a script, even an unchanged one, ends maintenance and clears a failed repair's error.
 
     It may name other connectors than those that were missing: its first run looks again.
     """
@@ -119,7 +119,7 @@ def _by_another(author: str, latest: ScriptVersion | None) -> str:
 
 
 def _handlers(declaration: Declaration, timezone: str, now: Millis, *, moved: bool) -> tuple[HandlerSpec, ...]:
-    """What runs by cron runs first at its next time, everything else by the clock at once.
+    """Handlers with a cron schedule run first at their next time, all other timed handlers at once.
 
     In another time zone the same cron expression is another schedule; an interval is the same everywhere.
     """

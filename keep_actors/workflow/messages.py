@@ -1,4 +1,4 @@
-"""What a workflow actor is told and asked. A closed union."""
+"""Messages to a workflow actor: a closed union."""
 
 from typing import Any, TypeAlias, TypeVar
 
@@ -32,14 +32,14 @@ class Advance(Question[tuple[Any, ...]]):
 
 
 class Do(Question[T]):
-    """Apply this operation for a person or for the embedding service, at once, whatever is under way."""
+    """Apply this operation for a person or for the embedding service, at once, whatever is active."""
 
     def __init__(self, operation: Operation[T]) -> None:
         self.operation = operation
 
 
 class Stop(Question[str]):
-    """A person wants the run that is under way to end at its next call. Answered with its id."""
+    """End the active run at its next call, for a person. Answered with its id."""
 
     def __init__(self, run_id: str | None, by: str, why: str) -> None:
         self.run_id = run_id
@@ -48,7 +48,7 @@ class Stop(Question[str]):
 
 
 class Deploy(Question[ScriptVersion]):
-    """Make this script the one that runs, as soon as nothing is under way.
+    """Make this script the one that runs, as soon as nothing is active.
 
     `is_meant`: the caller has named the workflow, and not only the script. `grants` are given with it, and `accepted`
     are permissions that are granted unless they are already. `drop` and `move` say what becomes of the events of topics
@@ -88,7 +88,7 @@ class Deploy(Question[ScriptVersion]):
 
 
 class Activate(Question[ScriptVersion]):
-    """Make a version that exists the one that runs, as soon as nothing is under way: a rollback, or an accepted repair.
+    """Make a version that exists the one that runs, as soon as nothing is active: a rollback, or an accepted repair.
 
     `is_proposal`: only if it is the proposal that is held now.
     """
@@ -119,6 +119,6 @@ class Approve(Question[Mutation]):
 
 
 WhenIdle: TypeAlias = Deploy | Activate | Approve
-"""What waits until nothing is under way."""
+"""Messages that wait until the workflow is idle."""
 
 Message: TypeAlias = Tick | Ended | Advance | Do[Any] | Stop | WhenIdle

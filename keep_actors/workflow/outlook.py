@@ -1,4 +1,4 @@
-"""Everything that a workflow's actor reads before it acts, each in one piece. Reads only."""
+"""Reads of a workflow's actor before it acts, each from one snapshot. Writes nothing."""
 
 from collections.abc import Callable
 from itertools import takewhile
@@ -21,7 +21,7 @@ from keep_storage.workflows import living
 
 
 class Outlook(msgspec.Struct, frozen=True):
-    """What the actor has to know to go on, read in one piece."""
+    """A workflow's snapshot, its next step, and the rows that the step needs."""
 
     snapshot: Snapshot
     step: PlannedStep
@@ -33,7 +33,7 @@ class Outlook(msgspec.Struct, frozen=True):
 
 
 def look(q: Queries, workflow_id: str, now: Millis, repairs_max: Callable[[str], int]) -> Outlook | None:
-    """What is there, and what follows from it. None if there is no such workflow."""
+    """Read the workflow and plan its next step. None if there is no such workflow."""
     snapshot = reads.snapshot(q, workflow_id)
     if snapshot is None:
         return None
@@ -54,7 +54,7 @@ def writes_seen(outlook: Outlook, handler: Handler) -> int:
 
 
 def before_deployment(q: Queries, workflow_id: str) -> deployment.DeploymentFacts:
-    """What a script meets. Raises `Rejected` if the workflow is archived: the same script again would write nothing."""
+    """The facts for a deployment. Raises `Rejected` if the workflow is archived, also for an unchanged script."""
     workflow = living(q, workflow_id) if reads.workflow(q, workflow_id) is not None else None
     latest = reads.latest_version(q, workflow_id)
     active = reads.version(q, workflow.active_version_id) if workflow and workflow.active_version_id else None

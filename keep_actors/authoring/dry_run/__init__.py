@@ -1,4 +1,4 @@
-"""What a script would do with the events that really wait for it, and nothing is done.
+"""Dry runs: a script on the events that wait for it, without any effect.
 
 `dry_run` evaluates `prepare` and `mutate` up to the call that `mutate` wants. It holds no connector method that changes
 anything and no connection that can write, so there is nothing that a script could talk it into.

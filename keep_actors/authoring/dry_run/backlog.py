@@ -136,5 +136,5 @@ class Backlog:
         return sum(len(self._left.get(topic, {})) for topic in topics)
 
     def is_more(self, topics: Iterable[str]) -> bool:
-        """Whether the file has more of them than were looked at."""
+        """Return True if the file has more of them than were looked at."""
         return any(topic in self._found and self._found[topic].is_more for topic in topics)

@@ -10,7 +10,7 @@ DifferenceKind: TypeAlias = Literal["same", "changed", "only old", "only new"]
 
 
 class Difference(msgspec.Struct, frozen=True):
-    """What two scripts would call for the same events."""
+    """The calls of two scripts for the same events."""
 
     kind: DifferenceKind
     handler: str

@@ -1,4 +1,4 @@
-"""What a file has for a dry run, read in one moment on a connection that cannot write."""
+"""The facts for a dry run, read from a file in one snapshot on a connection that cannot write."""
 
 from collections.abc import Callable, Mapping
 from typing import TypeVar
@@ -28,7 +28,7 @@ class DryRunFacts(msgspec.Struct, frozen=True):
 
     workflow: Workflow
     major: int
-    """Whose grants the script would have: a change is a minor version, unless it is by another author."""
+    """The major version whose grants apply: a change is a minor version, unless it is by another author."""
     against: ScriptVersion | None
     grants: Mapping[int, list[StoredGrant]]
     used: Mapping[str, int]
@@ -57,7 +57,7 @@ class WantedScript(msgspec.Struct, frozen=True):
 
 
 def find(q: Queries, wanted: WantedScript, against: str | None, at: Millis) -> DryRunFacts:
-    """What there is for the workflow that is meant. Raises `DryRunRefused` or `DeployRefused`."""
+    """Read the facts for the named workflow. Raises `DryRunRefused` or `DeployRefused`."""
     declaration = wanted.declared.declaration
     named = wanted.workflow or declaration.name or ""
     workflow = (reads.workflow(q, named) if wanted.workflow else None) or reads.workflow_by_name(q, named)

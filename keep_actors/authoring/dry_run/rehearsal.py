@@ -71,7 +71,7 @@ async def dry_run(
     now: Millis | None = None,
     seed: int = 0,
 ) -> Report:
-    """What this script would do with what is pending for a workflow in a file, were it deployed with the same words.
+    """Run a script on the pending events of a workflow in a file, as if it were deployed, without any effect.
 
     `workflow` is the one that is meant, by id or by name: needed unless the script is the one that runs, because reads
     are made with its grants. A script by another `author` than the newest version's has none of them.

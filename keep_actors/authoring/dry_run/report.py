@@ -1,4 +1,4 @@
-"""What a dry run found, as values."""
+"""The findings of a dry run, as values."""
 
 from typing import Literal, TypeAlias
 
@@ -56,7 +56,7 @@ class Simulated(msgspec.Struct, frozen=True, kw_only=True):
 
     handler: str
     events: list[EventRef] = []
-    """What it reserved."""
+    """The events that it reserved."""
     title: str = ""
     """Its own words for what it is about to do."""
     wants: WantedCall | None = None
@@ -88,7 +88,7 @@ class Unfinished(msgspec.Struct, frozen=True):
 
 
 class Rehearsal(msgspec.Struct, frozen=True, kw_only=True):
-    """What one script would do."""
+    """The runs of one script."""
 
     version: str
     """`1.2`, or `new` for a script that is not in the file."""
@@ -98,12 +98,12 @@ class Rehearsal(msgspec.Struct, frozen=True, kw_only=True):
     failure: RehearsalFailure | None = None
     """Why the producer would stop, if one was asked for."""
     state: msgspec.Raw | None = None
-    """What the producer would keep."""
+    """The state that the producer would keep."""
     logs: list[str] = []
 
     @property
     def is_well(self) -> bool:
-        """Whether no run would fail and no call be refused."""
+        """True if no run would fail and no call be refused."""
         refused = any(run.wants is not None and run.wants.verdict == "refused" for run in self.runs)
         return self.failure is None and not refused and not any(run.failure for run in self.runs)
 
