@@ -79,8 +79,8 @@ class Services:
         return self._policies.get(workflow_name, self._policy)
 
     def capabilities(self, script: Script, *, mutation_is_terminal: bool) -> Capabilities:
-        """The members of `ctx`. A method that existed when the script was deployed and is missing now is still offered: who
-        calls it waits for its connector, and does not fail over a name."""
+        """The members of `ctx`. A method that existed when the script was deployed and is missing now is still offered:
+        a call of it waits for the connector, and does not fail over a name."""
         offered = self._capabilities[mutation_is_terminal]
         missing = {name: kind for name, kind in script.methods.items() if self.catalog.get(name) is None}
         if not missing:

@@ -59,7 +59,7 @@ class RunCalls(RunEnds):
         return self._save(At.RECORDING_CALL, line)
 
     def _asks_first(self, call: CheckedCall) -> bool:
-        """Return True if a person approves this call first. If not, count it; an approved one counts when it is approved."""
+        """Return True if a person approves this call first. If not, count it: an approved one counts then."""
         if self.state.envelope.asks_first(call.method.permission):
             return True
         self._note(*calls.use(self.facts, self.state, call.method, self._now))
