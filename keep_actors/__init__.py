@@ -8,8 +8,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from keep_actors.api.commands import Answered, Deployed
     from keep_actors.api.keep import Keep
-    from keep_actors.api.keep_answers import Answered, Deployed
     from keep_actors.api.verdicts import ResultRefused
     from keep_actors.authoring.admission import DeployRefused
     from keep_actors.connectors import Connector, MutationCall, ReadCall, mutation, read
@@ -42,11 +42,11 @@ __all__ = [
 ]
 
 _HOME = {
-    "Answered": "keep_actors.api.keep_answers",
+    "Answered": "keep_actors.api.commands",
     "Backoff": "keep_actors.policy",
     "Connector": "keep_actors.connectors",
     "DeployRefused": "keep_actors.authoring.admission",
-    "Deployed": "keep_actors.api.keep_answers",
+    "Deployed": "keep_actors.api.commands",
     "EventsWouldWait": "keep_storage.errors",
     "Grant": "keep_actors.permissions",
     "Keep": "keep_actors.api.keep",

@@ -10,6 +10,7 @@ from typing import Final, Literal
 import msgspec
 
 from keep_actors.connectors import Catalog, Method
+from keep_actors.policy import Grant as Grant
 from keep_storage import reads
 from keep_storage.ids import Millis
 from keep_storage.model import GrantPolicy
@@ -22,22 +23,6 @@ Accepted = Literal["explicit", "declared", "all"]
 
 
 _DAY_MS: Final = 86_400_000
-
-
-class Grant(msgspec.Struct, frozen=True):
-    """A permission for one workflow. `ask` holds each mutation until a person has approved it."""
-
-    permission: str
-    policy: Literal["allow", "ask"] = "allow"
-    per_run: int | None = None
-    per_day: int | None = None
-    """Maximum calls in a run and in a day (UTC)."""
-
-    def __post_init__(self) -> None:
-        if self.policy not in ("allow", "ask"):
-            raise ValueError(f"a grant's policy must be 'allow' or 'ask', not {self.policy!r}")
-        if any(limit is not None and limit < 1 for limit in (self.per_run, self.per_day)):
-            raise ValueError("a grant must allow at least one call; to allow none, do not grant it")
 
 
 class Needed(msgspec.Struct, frozen=True):

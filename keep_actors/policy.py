@@ -21,6 +21,22 @@ _HOUR = 60 * _MINUTE
 _DAY = 24 * _HOUR
 
 
+class Grant(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A permission for one workflow. `ask` holds each mutation until a person has approved it."""
+
+    permission: str
+    policy: Literal["allow", "ask"] = "allow"
+    per_run: int | None = None
+    per_day: int | None = None
+    """Maximum calls in a run and in a day (UTC)."""
+
+    def __post_init__(self) -> None:
+        if self.policy not in ("allow", "ask"):
+            raise ValueError(f"a grant's policy must be 'allow' or 'ask', not {self.policy!r}")
+        if any(limit is not None and limit < 1 for limit in (self.per_run, self.per_day)):
+            raise ValueError("a grant must allow at least one call; to allow none, do not grant it")
+
+
 class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The settings of a workflow. Times are milliseconds, sizes are bytes of JSON text."""
 

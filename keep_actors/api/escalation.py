@@ -6,61 +6,12 @@ One structure for the library, the command line and the console. Never a matter 
 import msgspec
 
 from keep_actors.api.expected import expected_of
-from keep_actors.api.verdicts import WHAT_IT_DOES, PersonVerdict
+from keep_actors.api.verdicts import VERDICTS, OpenVerdict, Tried
+from keep_actors.api.verdicts import Escalation as Escalation
 from keep_actors.connectors import Catalog, MutationCall, ParamsError
 from keep_storage import attention_reads, reads
-from keep_storage.ids import Millis
 from keep_storage.model import AttentionKind, AttentionRow, JournalEntry, Json, Mutation, MutationStatus, RunStatus
 from keep_storage.transaction import Queries
-
-
-class Tried(msgspec.Struct, frozen=True):
-    """One line of what was done about it."""
-
-    at: Millis
-    what: str
-
-
-class OpenVerdict(msgspec.Struct, frozen=True):
-    """Something a person can say, and what follows from it."""
-
-    verdict: PersonVerdict
-    does: str
-
-
-class Escalation(msgspec.Struct, frozen=True):
-    """A call of which nobody knows whether it took effect."""
-
-    mutation_id: str
-    version: int
-    """Name it with the verdict: if anything has changed since, the verdict is refused."""
-    workflow_id: str
-    workflow: str
-    run_id: str
-    call: str
-    target: Json
-    """The parameters that say what is changed."""
-    params: Json
-    """All parameters, as the host saw them."""
-    title: str
-    """The script's own words. Not to be trusted."""
-    status: MutationStatus
-    is_parked: bool
-    """Only the events of its run, and those with an ordering key that it holds, wait; else the whole workflow does."""
-    why: str
-    sent_at: Millis | None
-    tried: list[Tried]
-    can_check: bool
-    """Whether the connector can be asked."""
-    next_check_at: Millis | None
-    how_to_check: str
-    """What a person can do to find out, in the connector's words."""
-    link: str | None
-    verdicts: list[OpenVerdict]
-    result_type: str = ""
-    """What the result of `happened` has to be, as in TypeScript; empty if the connector is not there."""
-    result_example: Json = ""
-    """A result that fits. For its shape: what is in it is made up."""
 
 
 def escalations(q: Queries, catalog: Catalog, workflow_id: str | None) -> list[Escalation]:
@@ -111,7 +62,7 @@ def _verdicts(mutation: Mutation) -> list[OpenVerdict]:
     if mutation.status is MutationStatus.IN_FLIGHT:
         return []
     may_try_again = mutation.reconcilable and mutation.status is MutationStatus.INDETERMINATE
-    return [OpenVerdict(name, does) for name, does in WHAT_IT_DOES.items() if name != "try_again" or may_try_again]
+    return [OpenVerdict(name, means.does) for name, means in VERDICTS.items() if name != "try_again" or may_try_again]
 
 
 def _said_by_the_connector(catalog: Catalog, name: str, mutation: Mutation) -> tuple[Json, str, str | None]:

@@ -5,15 +5,19 @@ reason, and then nothing changed.
 """
 
 from collections.abc import Iterable, Mapping
+from typing import TypeVar
 
 import anyio
 import msgspec
 from anyio.lowlevel import checkpoint
+from msgspec.structs import replace
 
 from keep_actors import permissions
+from keep_actors.api import commands
+from keep_actors.api.commands import Command, Deployed, MutationChange
 from keep_actors.api.expected import checked_result
-from keep_actors.api.keep_answers import Deployed, KeepAnswers
-from keep_actors.api.verdicts import PersonVerdict, operation_for
+from keep_actors.api.keep_answers import KeepAnswers
+from keep_actors.api.verdicts import PersonVerdict
 from keep_actors.authoring import admission
 from keep_actors.authoring.admission import version_number
 from keep_actors.host.host import Host
@@ -24,19 +28,10 @@ from keep_actors.workflow.messages import Activate, Deploy, Do, Message, Stop
 from keep_sandbox.names import unfit_name
 from keep_storage import reads
 from keep_storage.errors import Reason, Rejected
-from keep_storage.model import Event, Json, Mutation, ScriptVersion, Workflow
-from keep_storage.operations import (
-    AmendResult,
-    ArchiveWorkflow,
-    ClearWorkflowError,
-    PauseWorkflow,
-    Publish,
-    PublishEvents,
-    ResumeWorkflow,
-    RunNow,
-    SkipEvent,
-    UnarchiveWorkflow,
-)
+from keep_storage.model import Event, Mutation, ScriptVersion, Workflow
+from keep_storage.operations import Publish, PublishEvents
+
+T = TypeVar("T")
 
 
 class Keep(KeepAnswers):
@@ -55,7 +50,19 @@ class Keep(KeepAnswers):
         self._accepted: Accepted = accepted
         self._naming = anyio.Lock()
 
-    # What people want.
+    async def do(self, command: Command[T]) -> T:
+        """Carry out a declared command: the method here that has its name, with its fields.
+
+        ```python
+        from keep_actors.api.commands import Pause
+
+        await keep.do(Pause(workflow="mail to sheets", by="alice"))
+        ```
+        """
+        answer: T = await getattr(self, command.method)(**command.fields)
+        return answer
+
+    # Actions.
 
     async def deploy(
         self,
@@ -154,7 +161,7 @@ class Keep(KeepAnswers):
         await keep.pause("mail to sheets", by="alice")
         ```
         """
-        return await self._do(workflow, lambda workflow_id: PauseWorkflow(workflow_id, by))
+        return await self._change(commands.Pause(workflow=workflow, by=by))
 
     async def resume(self, workflow: str, *, by: str = "") -> Workflow:
         """Run again. An error that waits for a person is not cleared by this.
@@ -163,7 +170,7 @@ class Keep(KeepAnswers):
         await keep.resume("mail to sheets", by="alice")
         ```
         """
-        return await self._do(workflow, lambda workflow_id: ResumeWorkflow(workflow_id, by))
+        return await self._change(commands.Resume(workflow=workflow, by=by))
 
     async def archive(self, workflow: str, *, by: str = "") -> Workflow:
         """End a workflow. Its history stays readable, and its name is free again.
@@ -175,7 +182,7 @@ class Keep(KeepAnswers):
         await keep.archive("mail to sheets", by="alice")
         ```
         """
-        return await self._do(workflow, lambda workflow_id: ArchiveWorkflow(workflow_id, by))
+        return await self._change(commands.Archive(workflow=workflow, by=by))
 
     async def unarchive(self, workflow: str, *, by: str = "") -> Workflow:
         """Bring an archived workflow back, paused. Refused while another one has its name.
@@ -190,7 +197,7 @@ class Keep(KeepAnswers):
         """
         archived = await self._host.reading.read(lambda q: reads.archived_by_name(q, workflow))
         named = workflow if archived is None else archived.id
-        return await self._do(named, lambda workflow_id: UnarchiveWorkflow(workflow_id, by))
+        return await self._change(commands.Unarchive(workflow=named, by=by))
 
     async def stop_run(self, workflow: str, *, run_id: str | None = None, by: str = "", why: str = "") -> str:
         """End the run that is under way at its next call: what it did stays done. Returns its id.
@@ -213,7 +220,7 @@ class Keep(KeepAnswers):
         await keep.wait_idle()
         ```
         """
-        return await self._do(workflow, lambda workflow_id: RunNow(workflow_id, by))
+        return await self._change(commands.RunAtOnce(workflow=workflow, by=by))
 
     async def skip_event(self, workflow: str, topic: str, message_id: str, *, by: str = "", why: str = "") -> Event:
         """Skip a pending event: no run will take it. An event that a run holds is refused.
@@ -222,7 +229,9 @@ class Keep(KeepAnswers):
         await keep.skip_event("mail to sheets", "email.received", "m-17", by="alice", why="spam")
         ```
         """
-        return await self._do(workflow, lambda workflow_id: SkipEvent(workflow_id, topic, message_id, by, why))
+        return await self._change(
+            commands.SkipPendingEvent(workflow=workflow, topic=topic, message_id=message_id, by=by, why=why)
+        )
 
     async def clear_error(self, workflow: str, *, by: str, why: str = "") -> Workflow:
         """Say "I fixed it": the workflow goes on. Refused while the error is a question about a mutation's outcome.
@@ -231,7 +240,7 @@ class Keep(KeepAnswers):
         await keep.clear_error("mail to sheets", by="alice", why="signed in again")
         ```
         """
-        return await self._do(workflow, lambda workflow_id: ClearWorkflowError(workflow_id, by, why))
+        return await self._change(commands.ClearError(workflow=workflow, by=by, why=why))
 
     async def resolve(
         self,
@@ -257,10 +266,10 @@ class Keep(KeepAnswers):
         await keep.resolve(question.mutation_id, "happened", by="alice", result={"rowId": "r7"})
         ```
         """
-        found = await self._mutation(mutation_id)
-        text = self._checked(found, result) if verdict == "happened" else ""
-        operation = operation_for(found.id, verdict, by, why, text, version, self._host.time.now())
-        return await self._directory.ask(found.workflow_id, Do(operation))
+        return await self._settle(
+            commands.Resolve(mutation_id=mutation_id, verdict=verdict, by=by, why=why, result=result, version=version),
+            has_result=verdict == "happened",
+        )
 
     async def amend(
         self, mutation_id: str, *, result: object, by: str, why: str = "", version: int | None = None
@@ -274,9 +283,9 @@ class Keep(KeepAnswers):
         await keep.amend(mutation_id, result={"rowId": "r8"}, by="alice", why="I misread the sheet")
         ```
         """
-        found = await self._mutation(mutation_id)
-        operation = AmendResult(found.id, self._checked(found, result), by, why, version)
-        return await self._directory.ask(found.workflow_id, Do(operation))
+        return await self._settle(
+            commands.Amend(mutation_id=mutation_id, result=result, by=by, why=why, version=version), has_result=True
+        )
 
     async def publish(
         self, workflow: str, topic: str, *, message_id: str, title: str, payload: object = None
@@ -311,18 +320,18 @@ class Keep(KeepAnswers):
                 return
             await checkpoint()
 
-    # How.
+    # Parts of them.
 
-    async def _mutation(self, mutation_id: str) -> Mutation:
-        found = await self._host.reading.read(lambda q: reads.mutation(q, mutation_id))
+    async def _settle(self, command: MutationChange[Mutation], *, has_result: bool) -> Mutation:
+        """Write a person's word about a recorded call. Raises `ResultRefused` if its result is not what it returns."""
+        found = await self._host.reading.read(lambda q: reads.mutation(q, command.mutation_id))
         if found is None:
-            raise Rejected(Reason.MUTATION_NOT_FOUND, f"There is no mutation {mutation_id!r}.")
-        return found
-
-    def _checked(self, mutation: Mutation, result: object) -> Json:
-        """What a person says a call returned. Raises `ResultRefused`."""
-        call = f"{mutation.connector}.{mutation.method}"
-        return checked_result(self._host.catalog.get(call), call, result)
+            raise Rejected(Reason.MUTATION_NOT_FOUND, f"There is no mutation {command.mutation_id!r}.")
+        if has_result:
+            call = f"{found.connector}.{found.method}"
+            text = checked_result(self._host.catalog.get(call), call, command.result)
+            command = replace(command, result=msgspec.Raw(text.encode()))
+        return await self._directory.ask(found.workflow_id, Do(command.operation(self._host.time.now())))
 
     def _accepts(self, accepted: object, needed: list[Needed]) -> list[str]:
         """The permissions that are granted without being named one by one."""

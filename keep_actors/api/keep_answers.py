@@ -5,9 +5,10 @@ from functools import partial
 from typing import TypeVar
 
 import anyio
-import msgspec
 
 from keep_actors import permissions
+from keep_actors.api import commands
+from keep_actors.api.commands import Answered, Deployed
 from keep_actors.api.keep_items import KeepItems
 from keep_actors.api.views import ApprovalQuestion
 from keep_actors.authoring.admission import version_number
@@ -16,31 +17,9 @@ from keep_actors.workflow.messages import Activate, Approve, Do
 from keep_storage import reads
 from keep_storage.errors import Reason, Rejected
 from keep_storage.model import Mutation, Workflow
-from keep_storage.operations import (
-    NoteRepairAttempt,
-    RejectMutation,
-    RevokePermission,
-    Together,
-)
+from keep_storage.operations import NoteRepairAttempt, RevokePermission, Together
 
 T = TypeVar("T")
-
-
-class Deployed(msgspec.Struct, frozen=True):
-    """Which version of which workflow runs now."""
-
-    workflow_id: str
-    name: str
-    version: str
-    """`major.minor`."""
-
-
-class Answered(msgspec.Struct, frozen=True):
-    """What became of an answer to several questions at once."""
-
-    done: list[Mutation]
-    refused: dict[str, str]
-    """By approval, why its answer did not count: somebody was first, or it has expired."""
 
 
 class KeepAnswers(KeepItems):
@@ -105,8 +84,9 @@ class KeepAnswers(KeepItems):
             await keep.reject(question.approval_id, by="alice", why="wrong amount")
         ```
         """
-        refuse = RejectMutation(approval_id, by, why, retry=retry)
-        return await self._directory.ask(await self._asked_by(approval_id), Do(refuse))
+        command = commands.RejectCall(approval_id=approval_id, by=by, why=why, retry=retry)
+        operation = command.operation(self._host.time.now())
+        return await self._directory.ask(await self._asked_by(approval_id), Do(operation))
 
     async def approve_all(
         self, workflow: str | None = None, *, call: str | None = None, by: str, why: str = ""

@@ -3,9 +3,12 @@
 Many are one transaction: all of them or none.
 """
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from typing import Final, TypeVar
 
+from msgspec.structs import replace
+
+from keep_actors.api.commands import WorkflowChange
 from keep_actors.api.item_views import ITEMS_AT_ONCE_MAX, REPROCESSABLE, SKIPPABLE
 from keep_actors.api.keep_reads import KeepReads
 from keep_actors.host.host import Host
@@ -14,7 +17,7 @@ from keep_actors.kernel.signal import Signal
 from keep_actors.workflow.messages import Do, Message
 from keep_storage import item_reads
 from keep_storage.model import Item, ItemState
-from keep_storage.operations import Operation, ReprocessItem, SkipItem, Together
+from keep_storage.operations import ReprocessItem, SkipItem, Together
 from keep_storage.transaction import Queries
 
 T = TypeVar("T")
@@ -39,7 +42,8 @@ class KeepItems(KeepReads):
         await keep.skip_item("digest", "customer-7", by="alice")
         ```
         """
-        return await self._do(workflow, lambda workflow_id: SkipItem(workflow_id, item_id, by, why))
+        [item] = await self._change_items(SkipItem, workflow, [item_id], None, by, why)
+        return item
 
     async def reprocess_item(self, workflow: str, item_id: str, *, by: str = "", why: str = "") -> Item:
         """Have a logical item processed anew: the next attempt shares nothing with those before.
@@ -48,7 +52,8 @@ class KeepItems(KeepReads):
         await keep.reprocess_item("digest", "customer-7", by="alice", why="the address was wrong")
         ```
         """
-        return await self._do(workflow, lambda workflow_id: ReprocessItem(workflow_id, item_id, by, why))
+        [item] = await self._change_items(ReprocessItem, workflow, [item_id], None, by, why)
+        return item
 
     async def skip_items(
         self,
@@ -69,7 +74,7 @@ class KeepItems(KeepReads):
         await keep.skip_items("digest", state="failed", by="alice")
         ```
         """
-        return await self._change(SkipItem, workflow, item_ids, state, by, why)
+        return await self._change_items(SkipItem, workflow, item_ids, state, by, why)
 
     async def reprocess_items(
         self,
@@ -91,9 +96,9 @@ class KeepItems(KeepReads):
         await keep.run_now("digest")
         ```
         """
-        return await self._change(ReprocessItem, workflow, item_ids, state, by, why)
+        return await self._change_items(ReprocessItem, workflow, item_ids, state, by, why)
 
-    async def _change(
+    async def _change_items(
         self,
         change: _Change,
         workflow: str,
@@ -117,9 +122,11 @@ class KeepItems(KeepReads):
         changes = tuple(change(found.id, each, by, why, seen) for each in dict.fromkeys(item_ids))
         return list(await self._directory.ask(found.id, Do(Together(changes)))) if changes else []
 
-    async def _do(self, workflow: str, operation: Callable[[str], Operation[T]]) -> T:
-        found = await self._find(workflow)
-        return await self._directory.ask(found.id, Do(operation(found.id)))
+    async def _change(self, command: WorkflowChange[T]) -> T:
+        """Write a change of one workflow."""
+        found = await self._find(command.workflow)
+        operation = replace(command, workflow=found.id).operation(self._host.time.now())
+        return await self._directory.ask(found.id, Do(operation))
 
 
 def _wanted_state(change: _Change, state: ItemState | str | None) -> ItemState | None:

@@ -1,10 +1,12 @@
-"""What a person can say of a call whose outcome nobody knows, what follows from it, and what it writes. Pure.
+"""The question that an unknown outcome is to a person, the verdicts that answer it, and what each of them writes. Pure.
 
 Loads no runtime and no connector: the command line and the control socket speak of verdicts too.
 """
 
-from collections.abc import Mapping
-from typing import Final, Literal, assert_never
+from collections.abc import Callable, Mapping
+from typing import Final, Literal, NamedTuple, get_args
+
+import msgspec
 
 from keep_storage.ids import Millis
 from keep_storage.model import Json, Mutation, MutationStatus, Resolver
@@ -12,12 +14,106 @@ from keep_storage.operations import ApplyMutation, FailMutation, Operation, Skip
 
 PersonVerdict = Literal["happened", "did_not_happen", "skip", "try_again"]
 
-WHAT_IT_DOES: Final[Mapping[PersonVerdict, str]] = {
-    "happened": "The result you give is stored, and `next` runs with it. The call is not made again.",
-    "did_not_happen": "The events are released, and a fresh run makes the call.",
-    "skip": "The events are skipped, and `next` is told so. The call is not made again.",
-    "try_again": "The connector is asked anew, as often as at first.",
+
+class GivenVerdict(NamedTuple):
+    """A verdict as a person gave it. `result` is for `happened` only, and was checked where its type is known."""
+
+    mutation_id: str
+    result: Json
+    by: str
+    why: str
+    version: int | None
+    """Refused if the mutation has changed since."""
+    now: Millis
+
+
+class VerdictMeaning(NamedTuple):
+    """The consequence of a verdict: in words, and as an operation of the storage."""
+
+    does: str
+    operation: Callable[[GivenVerdict], Operation[Mutation]]
+
+
+VERDICTS: Final[Mapping[PersonVerdict, VerdictMeaning]] = {
+    "happened": VerdictMeaning(
+        "The result you give is stored, and `next` runs with it. The call is not made again.",
+        lambda said: ApplyMutation(
+            said.mutation_id, said.result, Resolver.USER_ASSERT_APPLIED, said.by, said.why, said.version
+        ),
+    ),
+    "did_not_happen": VerdictMeaning(
+        "The events are released, and a fresh run makes the call.",
+        lambda said: FailMutation(said.mutation_id, "", Resolver.USER_ASSERT_FAILED, said.by, said.why, said.version),
+    ),
+    "skip": VerdictMeaning(
+        "The events are skipped, and `next` is told so. The call is not made again.",
+        lambda said: SkipMutation(said.mutation_id, said.by, said.why, said.version),
+    ),
+    "try_again": VerdictMeaning(
+        "The connector is asked again, as often as at first.",
+        lambda said: UpdateMutationStatus(
+            said.mutation_id,
+            MutationStatus.NEEDS_RECONCILE,
+            "",
+            said.now,
+            said.by,
+            said.why,
+            expected_version=said.version,
+        ),
+    ),
 }
+"""The one table of verdicts. The library, the socket and the storage's operations are mapped here and nowhere else."""
+
+assert tuple(VERDICTS) == get_args(PersonVerdict), "every verdict has its meaning"
+
+
+class Tried(msgspec.Struct, frozen=True):
+    """One line of what was done about it."""
+
+    at: Millis
+    what: str
+
+
+class OpenVerdict(msgspec.Struct, frozen=True):
+    """Something a person can say, and what follows from it."""
+
+    verdict: PersonVerdict
+    does: str
+
+
+class Escalation(msgspec.Struct, frozen=True):
+    """A call of which nobody knows whether it took effect."""
+
+    mutation_id: str
+    version: int
+    """Name it with the verdict: if anything has changed since, the verdict is refused."""
+    workflow_id: str
+    workflow: str
+    run_id: str
+    call: str
+    target: Json
+    """The parameters that say what is changed."""
+    params: Json
+    """All parameters, as the host saw them."""
+    title: str
+    """The script's own words. Not to be trusted."""
+    status: MutationStatus
+    is_parked: bool
+    """Only the events of its run, and those with an ordering key that it holds, wait; else the whole workflow does."""
+    why: str
+    sent_at: Millis | None
+    tried: list[Tried]
+    can_check: bool
+    """Whether the connector can be asked."""
+    next_check_at: Millis | None
+    how_to_check: str
+    """What a person can do to find out, in the connector's words."""
+    link: str | None
+    verdicts: list[OpenVerdict]
+    result_type: str = ""
+    """What the result of `happened` has to be, as in TypeScript; empty if the connector is not there."""
+    result_example: Json = ""
+    """A result that fits. For its shape: what is in it is made up."""
 
 
 class ResultRefused(ValueError):
@@ -39,22 +135,3 @@ class ResultRefused(ValueError):
         self.problem = problem
         self.expected = expected
         self.example = example
-
-
-def operation_for(
-    mutation_id: str, verdict: PersonVerdict, by: str, why: str, result: Json, version: int | None, now: Millis
-) -> Operation[Mutation]:
-    """What a person's verdict writes. `result` is for what happened, and was checked by who knows its type."""
-    match verdict:
-        case "happened":
-            return ApplyMutation(mutation_id, result, Resolver.USER_ASSERT_APPLIED, by, why, version)
-        case "did_not_happen":
-            return FailMutation(mutation_id, "", Resolver.USER_ASSERT_FAILED, by, why, version)
-        case "skip":
-            return SkipMutation(mutation_id, by, why, version)
-        case "try_again":
-            return UpdateMutationStatus(
-                mutation_id, MutationStatus.NEEDS_RECONCILE, "", now, by, why, expected_version=version
-            )
-        case _:
-            assert_never(verdict)

@@ -1,121 +1,86 @@
-"""What people say of calls whose outcome nobody knows: `keep resolve`, `keep amend`. The first answer wins; a later one
-is told so."""
+"""Verdicts on calls whose outcome is unknown: `keep resolve`, `keep amend`. The first answer wins."""
 
-from pathlib import Path
+import shlex
+import sys
+from collections.abc import Mapping
+from typing import Any, Final
 
 import click
+import msgspec
+from msgspec.structs import replace
 
-from keep_actors.api.verdicts import WHAT_IT_DOES, PersonVerdict, operation_for
-from keep_actors.cli.changing import Runtime, done
-from keep_actors.cli.exits import Exit, Stopped
-from keep_actors.cli.given import connector_options
-from keep_actors.cli.looking import Look, looking
-from keep_actors.cli.options import changes, why_option, workflow_option
-from keep_actors.cli.results import Given
-from keep_actors.control import protocol
+from keep_actors.api import commands
+from keep_actors.api.commands import MutationChange
+from keep_actors.api.verdicts import PersonVerdict, ResultRefused
+from keep_actors.cli.exit_codes import Exit, Stopped
+from keep_actors.cli.inputs import connector_options, connectors_from
+from keep_actors.cli.options import changes, json_value, workflow_option
+from keep_actors.cli.reader import Reader, reading
+from keep_actors.cli.terminal import plain, remark
+from keep_actors.cli.typed import TYPED_VERDICTS
+from keep_actors.cli.write_path import Unfit, WritePath
 from keep_storage import reads
-from keep_storage.ids import wall_clock
 from keep_storage.model import Mutation
-from keep_storage.operations import AmendResult
 from keep_storage.transitions import UNCERTAIN
 
-_VERDICTS: dict[str, PersonVerdict] = {each.replace("_", "-"): each for each in WHAT_IT_DOES}
-"""As they are typed."""
-
-_version_option = click.option(
-    "--version", type=int, metavar="N", help="That of the mutation you looked at: refused if it has changed."
-)
+_VERDICTS: Final[Mapping[str, PersonVerdict]] = {typed: each for each, typed in TYPED_VERDICTS.items()}
 
 
 @click.command()
 @click.argument("answer", nargs=-1, required=True, metavar="[MUTATION] happened|did-not-happen|skip|try-again")
 @workflow_option
-@why_option
-@click.option(
-    "--result",
-    metavar="JSON|@FILE",
-    help="What the call returned, for `happened`: null unless it is said. Asked for on a terminal if that cannot be.",
-)
-@_version_option
 @connector_options
-@changes
+@changes(commands.Resolve, "mutation_id", "verdict")
 def resolve(
+    path: WritePath,
     answer: tuple[str, ...],
     workflow: str | None,
-    why: str,
     result: str | None,
-    version: int | None,
     specs: tuple[str, ...],
     discovered: bool,
-    db: Path,
-    control: Path | None,
-    by: str,
-    as_json: bool,
+    **fields: Any,
 ) -> None:
-    """Say what became of a call whose outcome nobody knows.
+    """Say what became of a call whose outcome is unknown.
 
-    `happened`: the workflow goes on with the result you give. `did-not-happen`: the events are released, and a fresh
-    run makes the call. `skip`: the events are skipped. `try-again`: the connector is asked anew.
+    `happened`: the workflow goes on with the result you give (--result, null unless it is said; asked for on a terminal
+    if that cannot be). `did-not-happen`: the events are released, and a fresh run makes the call. `skip`: the events
+    are skipped. `try-again`: the connector is asked again.
 
     MUTATION is an id or the beginning of one, as `keep attention` shows it; with --workflow it may be left out if only
     one call of that workflow is open. The first verdict counts; a later one is refused and told who was first.
 
     The result of what happened is checked against the type that the call returns: `keep attention` shows it, with an
-    example. What does not fit is refused; until `next` has used it, `keep amend` puts it right.
+    example. A result that does not fit is refused; until `next` has used it, `keep amend` puts it right.
 
-    Works without a runtime: then it is written into the file, and the next start goes on from there. Nobody knows the
-    type then, unless you name the connectors with --connectors: the result is not checked, and you are told so.
+    Works without a runtime: then it is written into the file, and the next start goes on from there. The type is
+    unknown then, unless you name the connectors with --connectors: the result is not checked, and you are told so.
 
     \b
     keep resolve mut_018f happened --result '{"rowId": "r7"}' --why "it is in the sheet" --db keep.db
     keep resolve did-not-happen --workflow "mail to sheets" --db keep.db
     """
-    mutation, said = _read(answer)
-    if result is not None and said != "happened":
-        raise click.UsageError("Only what happened has a result.")
-    with looking(db) as look:
-        mutation_id = _open_mutation(look, workflow) if mutation is None else look.one_id("mutation", mutation, "mut")
-        found = _found(look, mutation_id)
-    runtime = Runtime(db, control)
-    if said == "happened":
-        settled = Given(found, result, specs, discovered).say(
-            runtime,
-            lambda value: protocol.Resolve(
-                mutation_id=mutation_id, verdict=said, by=by, why=why, result=value, version=version
-            ),
-            lambda text: operation_for(mutation_id, said, by, why, text, version, wall_clock()),
-        )
+    mutation, verdict = _read(answer)
+    if result is not None and verdict != "happened":
+        raise click.UsageError("--result is only valid with `happened`.")
+    with reading(path.db) as look:
+        named = _open_mutation(look, workflow) if mutation is None else look.one_id("mutation", mutation, "mut")
+        found = _found(look, named)
+    command = commands.Resolve(mutation_id=found.id, verdict=verdict, by=path.by, **fields)
+    if verdict == "happened":
+        settled = _Result(path, found, result, specs, discovered).write(command)
     else:
-        settled = runtime.ask_or_write(
-            protocol.Resolve(mutation_id=mutation_id, verdict=said, by=by, why=why, version=version),
-            Mutation,
-            lambda: operation_for(mutation_id, said, by, why, "", version, wall_clock()),
-        )
+        settled = path.ask(command)
     returned = f" It returned {settled.result}." if settled.result is not None else ""
-    words = f"{settled.connector}.{settled.method} ({settled.id}) is {settled.status}, says {by}.{returned}"
-    done(settled, as_json, words)
+    words = f"{settled.connector}.{settled.method} ({settled.id}) is {settled.status}, says {path.by}.{returned}"
+    path.done(settled, words)
 
 
 @click.command()
 @click.argument("mutation")
-@why_option
-@click.option("--result", required=True, metavar="JSON|@FILE", help="What the call returned.")
-@_version_option
 @connector_options
-@changes
-def amend(
-    mutation: str,
-    why: str,
-    result: str,
-    version: int | None,
-    specs: tuple[str, ...],
-    discovered: bool,
-    db: Path,
-    control: Path | None,
-    by: str,
-    as_json: bool,
-) -> None:
-    """Put right the result that somebody gave with `keep resolve … happened`.
+@changes(commands.Amend, "mutation_id", result="--result")
+def amend(path: WritePath, mutation: str, result: str, specs: tuple[str, ...], discovered: bool, **fields: Any) -> None:
+    """Put right the result that a person gave with `keep resolve … happened`.
 
     Refused once `next` has used it, or for a call inside an item once a run has entered that item again; a result that
     a connector gave stays. Checked as in `keep resolve`. The journal keeps both results, who amended and why.
@@ -126,19 +91,15 @@ def amend(
     \b
     keep amend mut_018f --result '{"rowId": "r8"}' --why "I misread the sheet" --db keep.db
     """
-    with looking(db) as look:
-        mutation_id = look.one_id("mutation", mutation, "mut")
-        found = _found(look, mutation_id)
-    amended = Given(found, result, specs, discovered).say(
-        Runtime(db, control),
-        lambda value: protocol.Amend(mutation_id=mutation_id, result=value, by=by, why=why, version=version),
-        lambda text: AmendResult(mutation_id, text, by, why, version),
-    )
-    words = f"{amended.connector}.{amended.method} ({amended.id}) returned {amended.result}, says {by}."
-    done(amended, as_json, words)
+    with reading(path.db) as look:
+        found = _found(look, look.one_id("mutation", mutation, "mut"))
+    command = commands.Amend(mutation_id=found.id, result=None, by=path.by, **fields)
+    amended = _Result(path, found, result, specs, discovered).write(command)
+    words = f"{amended.connector}.{amended.method} ({amended.id}) returned {amended.result}, says {path.by}."
+    path.done(amended, words)
 
 
-def _found(look: Look, mutation_id: str) -> Mutation:
+def _found(look: Reader, mutation_id: str) -> Mutation:
     found = reads.mutation(look.q, mutation_id)
     assert found is not None, "its id was just found"
     return found
@@ -151,7 +112,7 @@ def _read(answer: tuple[str, ...]) -> tuple[str | None, PersonVerdict]:
     return (mutation[0] if mutation else None), _VERDICTS[verdict]
 
 
-def _open_mutation(look: Look, workflow: str | None) -> str:
+def _open_mutation(look: Reader, workflow: str | None) -> str:
     if workflow is None:
         raise click.UsageError("Which call? Name the mutation, or the workflow with --workflow.")
     found = look.workflow(workflow)
@@ -168,3 +129,69 @@ def only_one(ids: list[str], what: str, otherwise: str = "") -> str:
             f"There is more than one {what}. Name it{f', {otherwise}' if otherwise else ''}: {', '.join(ids)}"
         )
     return ids[0]
+
+
+class _Result:
+    """The result of a call as it was typed, or not yet. Checked by the runtime, or by connectors that are named."""
+
+    def __init__(
+        self, path: WritePath, mutation: Mutation, typed: str | None, specs: tuple[str, ...], discovered: bool
+    ) -> None:
+        self._path = path
+        self._call = f"{mutation.connector}.{mutation.method}"
+        self._is_missing = typed is None
+        self._value: Any = json_value(typed, "--result") if typed is not None else None
+        self._connectors = specs, discovered
+        self._is_unchecked = False
+
+    def write(self, command: MutationChange[Mutation]) -> Mutation:
+        """Have it written. A missing result is asked for on a terminal until it fits."""
+        while True:
+            try:
+                settled = self._path.ask(replace(command, result=self._value), prepared=self._checked)
+            except Unfit as unfit:
+                if not self._is_missing:
+                    raise
+                if not sys.stdin.isatty():
+                    option = f"--result {shlex.quote(unfit.example) if unfit.example else 'JSON'}"
+                    raise Unfit(f"{unfit.message} Add it: {option}", unfit.example) from None
+                self._ask(unfit)
+            else:
+                if self._is_unchecked:
+                    self._say_unchecked(settled)
+                return settled
+
+    def _checked(self, command: MutationChange[Mutation]) -> MutationChange[Mutation]:
+        """The command as it is written without a runtime."""
+        specs, discovered = self._connectors
+        self._is_unchecked = not specs and not discovered
+        if self._is_unchecked:
+            return command
+        # Here: only this needs the connectors.
+        from keep_actors.api.expected import checked_result
+        from keep_actors.connectors import Catalog
+
+        method = Catalog(connectors_from(specs, discovered)).get(self._call)
+        if method is None:
+            raise click.UsageError(f"None of these connectors has {self._call}.")
+        try:
+            return replace(command, result=msgspec.Raw(checked_result(method, self._call, self._value).encode()))
+        except ResultRefused as refused:
+            raise Unfit(str(refused), refused.example) from None
+
+    def _ask(self, unfit: Unfit) -> None:
+        remark(unfit.message)
+        while True:
+            try:
+                self._value = json_value(click.prompt("Result, as JSON", err=True), "--result")
+            except click.UsageError as error:
+                remark(error.message)
+            else:
+                return
+
+    def _say_unchecked(self, settled: Mutation) -> None:
+        remark(
+            f"The result {plain(settled.result or 'null', 200)} was not checked: without a runtime or --connectors "
+            f"nobody knows what {self._call} returns. Until `next` has used it, it can be put right:\n"
+            f"  keep amend {settled.id} --result JSON --db {self._path.db}"
+        )

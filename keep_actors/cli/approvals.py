@@ -1,4 +1,4 @@
-"""`keep approve` and `keep reject`: may a recorded call be made? One is answered, or several at once.
+"""`keep approve`, `keep reject` and `keep grant`: may calls be made? One is answered, or several at once.
 
 Each is answered by itself: the first answer to a question wins, and one that comes too late does not stop the rest.
 """
@@ -6,39 +6,30 @@ Each is answered by itself: the first answer to a question wins, and one that co
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable
-from pathlib import Path
-from typing import Final
+from functools import partial
+from typing import Any, Final
 
 import click
-import msgspec
 
-from keep_actors.api import views
+from keep_actors.api import commands, views
+from keep_actors.api.commands import Answered
 from keep_actors.api.views import ApprovalQuestion
 from keep_actors.cli.answers import only_one
-from keep_actors.cli.asking import confirm, yes_option
 from keep_actors.cli.calls import Names, asked_names, is_whole, show_whole
-from keep_actors.cli.changing import Runtime
-from keep_actors.cli.exits import Exit, Stopped
-from keep_actors.cli.looking import Look, looking
-from keep_actors.cli.options import Command, changes, why_option, workflow_option
+from keep_actors.cli.exit_codes import Exit, Stopped
+from keep_actors.cli.options import Decorated, changes, confirm, workflow_argument, workflow_option, yes_option
+from keep_actors.cli.reader import Reader, reading
 from keep_actors.cli.terminal import json_line, plain, remark, show
-from keep_actors.control import protocol
+from keep_actors.cli.typed import line, workflow_word
+from keep_actors.cli.write_path import WritePath
+from keep_actors.policy import Grant
 from keep_storage import reads
-from keep_storage.model import Mutation
-from keep_storage.operations import RejectMutation
+from keep_storage.model import Mutation, Workflow
 
 _KINDS_SHOWN: Final = 5
 
 
-class Answers(msgspec.Struct, frozen=True):
-    """What became of each answer."""
-
-    done: list[Mutation]
-    refused: dict[str, str]
-    """By approval, why its answer did not count."""
-
-
-def _which(command: Command) -> Command:
+def _which(command: Decorated) -> Decorated:
     """The options that say which calls are meant."""
     command = yes_option(command)
     said = "With --all: only calls of this method, as in gmail.send."
@@ -50,20 +41,8 @@ def _which(command: Command) -> Command:
 
 @click.command()
 @_which
-@why_option
-@changes
-def approve(
-    approval: tuple[str, ...],
-    workflow: str | None,
-    everything: bool,
-    call: str | None,
-    yes: bool,
-    why: str,
-    db: Path,
-    control: Path | None,
-    by: str,
-    as_json: bool,
-) -> None:
+@changes(commands.ApproveCall, "approval_id")
+def approve(path: WritePath, yes: bool, why: str, **which: Any) -> None:
     """Allow recorded calls: exactly they are made, by the running runtime.
 
     APPROVAL is an id or the beginning of one, as `keep attention` shows it; there may be several. With --workflow it
@@ -80,40 +59,26 @@ def approve(
     keep approve --workflow "mail to sheets" --why "the amount is right" --db keep.db
     keep approve --all --workflow "mail to sheets" --call sheets.appendRow --db keep.db
     """
-    with looking(db) as look:
-        ids, calls = _wanted(look, approval, workflow, everything, call)
-        unseen = [] if yes else unseen_calls(look, ids)
-        names = asked_names(look, control, (each.call for each in unseen))
-    show_unseen(unseen, names)
+    with reading(path.db) as look:
+        ids, calls = _wanted(look, **which)
+        unseen = [] if yes else _unseen_calls(look, ids)
+    names = asked_names(path, (each.call for each in unseen))
+    _show_unseen(unseen, names)
     if calls:
         confirm(f"Approve {calls}?", yes)
     elif unseen:
         confirm(f"Approve {'this call' if len(ids) == 1 else f'these {len(ids):,} calls'}?", yes)
-    approve_each(Runtime(db, control), ids, by, why, as_json)
+    _approve_each(path, ids, why)
 
 
 @click.command()
 @_which
-@why_option
-@click.option("--retry", is_flag=True, help="Have a fresh run prepare anew, instead of skipping what it is about.")
-@changes
-def reject(
-    approval: tuple[str, ...],
-    workflow: str | None,
-    everything: bool,
-    call: str | None,
-    yes: bool,
-    why: str,
-    retry: bool,
-    db: Path,
-    control: Path | None,
-    by: str,
-    as_json: bool,
-) -> None:
+@changes(commands.RejectCall, "approval_id")
+def reject(path: WritePath, yes: bool, why: str, retry: bool, **which: Any) -> None:
     """Refuse recorded calls: they are not made.
 
-    What a call is about, its events or its item, is skipped, and `next` is told so with the reason (--why). With
-    --retry the events are pending again, and a fresh run prepares anew: it may ask again.
+    The events or the item that a call is about are skipped, and `next` is told so with the reason (--why). With
+    --retry the events are pending again, and a fresh run prepares again: it may ask again.
 
     Which calls are meant is said as for `keep approve`: by ids, with --workflow, or with --all.
 
@@ -124,45 +89,117 @@ def reject(
     keep reject --workflow "mail to sheets" --retry --db keep.db
     keep reject --all --call gmail.send --why "not today" --yes --db keep.db
     """
-    then = "A fresh run prepares anew." if retry else "What they are about is skipped."
-    with looking(db) as look:
-        ids, calls = _wanted(look, approval, workflow, everything, call)
+    then = "A fresh run prepares again." if retry else "What they are about is skipped."
+    with reading(path.db) as look:
+        ids, calls = _wanted(look, **which)
     if calls:
         confirm(f"Reject {calls}? {then}", yes)
-    runtime = Runtime(db, control)
 
     def refuse(approval_id: str) -> Mutation:
-        request = protocol.Reject(approval_id=approval_id, by=by, why=why, retry=retry)
-        return runtime.ask_or_write(request, Mutation, lambda: RejectMutation(approval_id, by, why, retry=retry))
+        return path.ask(commands.RejectCall(approval_id=approval_id, by=path.by, why=why, retry=retry))
 
-    _answer(ids, refuse, f"is refused by {by}", as_json)
+    _answer(path, ids, refuse, f"is refused by {path.by}")
 
 
-def unseen_calls(look: Look, ids: Iterable[str]) -> list[ApprovalQuestion]:
-    """Those of these calls that are not shown whole unless somebody asks for it: none where nobody could see them."""
+@click.command()
+@workflow_argument()
+@click.argument("permission")
+@click.option("--ask", "asks", is_flag=True, help="Hold each call until a person has approved it.")
+@click.option("--per-run", type=click.IntRange(1), help="Calls in a run at most.")
+@click.option("--per-day", type=click.IntRange(1), help="Calls in a day (UTC) at most.")
+@click.option(
+    "--approve/--no-approve",
+    "approves",
+    default=None,
+    help="Whether to approve the calls that wait for approval under it. Asked on a terminal unless it is said.",
+)
+@changes(commands.GivePermission, "workflow", "grant")
+def grant(
+    path: WritePath,
+    workflow: str,
+    permission: str,
+    asks: bool,
+    per_run: int | None,
+    per_day: int | None,
+    approves: bool | None,
+) -> None:
+    """Give a workflow a permission, or change one. An error about this permission is cleared.
+
+    Calls that wait for approval stay open when a grant no longer asks, unless you approve them: on a terminal you are
+    asked, and shown those that `keep attention` does not show whole; --approve and --no-approve say it at once. Exits
+    with 1 if one of these approvals was refused.
+
+    \b
+    keep grant "mail to sheets" sheets.appendRow --per-day 100 --db keep.db
+    keep grant "mail to sheets" gmail.send --ask --db keep.db
+    keep grant "mail to sheets" gmail.send --approve --db keep.db
+    """
+    if asks and approves:
+        raise click.UsageError("A grant that asks (--ask) approves nothing by itself; leave out --approve.")
+    with reading(path.db) as look:
+        found = look.living(workflow)
+    given = Grant(permission, "ask" if asks else "allow", per_run, per_day)
+    answer = path.ask(commands.GivePermission(workflow=found.id, grant=given, by=path.by))
+    path.done(answer, f"{answer.name} may call {permission}{', if a person approves each call' if asks else ''}.")
+    covered = [] if asks else path.ask(commands.Approvals(workflow=found.id, permission=permission))
+    if not covered:
+        return
+    if approves is None and not path.as_json and sys.stdin.isatty():
+        names = asked_names(path, (each.call for each in covered))
+        _show_unseen([each for each in covered if not is_whole(each.params)], names)
+        approves = click.confirm(plain(f"{_count(covered)} for approval under {permission}. Approve?"), err=True)
+    if approves:
+        _approve_each(path, [each.approval_id for each in covered], f"{permission} was granted")
+    else:
+        _say_they_wait(path, answer, covered)
+
+
+def _say_they_wait(path: WritePath, workflow: Workflow, covered: list[ApprovalQuestion]) -> None:
+    name = workflow_word(workflow.name, workflow.id)
+    remark(f"{_count(covered)} for approval under it, as before. To approve:")
+    for call in dict.fromkeys(each.call for each in covered):
+        remark(f"  {line(path.db, 'approve', '--all', '--workflow', name, '--call', call)}")
+
+
+def _count(covered: list[ApprovalQuestion]) -> str:
+    return "1 call waits" if len(covered) == 1 else f"{len(covered):,} calls wait"
+
+
+def _unseen_calls(look: Reader, ids: Iterable[str]) -> list[ApprovalQuestion]:
+    """Those of these calls that are shown whole only with `--full`; none where there is no terminal."""
     if not sys.stdin.isatty():
         return []
     wanted = set(ids)
     return [each for each in views.approvals(look.q, None) if each.approval_id in wanted and not is_whole(each.params)]
 
 
-def show_unseen(unseen: Iterable[ApprovalQuestion], names: Names) -> None:
-    """Show them whole, before a question about them."""
+def _show_unseen(unseen: Iterable[ApprovalQuestion], names: Names) -> None:
     for each in unseen:
         show_whole(each.call, each.approval_id, each.params, names)
 
 
-def approve_each(runtime: Runtime, ids: list[str], by: str, why: str, as_json: bool) -> None:
-    """Have these calls made, one after another. Exits with 1 if one is refused."""
+def _wanted(
+    look: Reader, approval: tuple[str, ...], workflow: str | None, everything: bool, call: str | None
+) -> tuple[list[str], str]:
+    """The approvals that are meant; for `--all` those that wait now, and how many calls that are, to be agreed to."""
+    if everything and approval:
+        raise click.UsageError("Name the approvals, or say --all; not both.")
+    if call is not None and not everything:
+        raise click.UsageError("--call goes with --all.")
+    if approval:
+        return list(dict.fromkeys(look.one_id("approval", each, "apr") for each in approval)), ""
+    if not everything and workflow is None:
+        raise click.UsageError("Which call? Name the approval, or the workflow with --workflow; or say --all.")
+    found = look.workflow(workflow) if workflow is not None else None
+    asked = [each for each in views.approvals(look.q, found.id if found else None) if call in (None, each.call)]
+    ids = [each.approval_id for each in asked]
+    if found is not None and not everything:
+        return [only_one(ids, f"call of {found.name!r} that waits for approval", "or say --all")], ""
+    return ids, _counted(asked, look) if asked else ""
 
-    def allow(approval_id: str) -> Mutation:
-        return runtime.ask(protocol.Approve(approval_id=approval_id, by=by, why=why), Mutation)
 
-    _answer(ids, allow, f"is approved by {by}, and is being made", as_json)
-
-
-def _counted(asked: Iterable[ApprovalQuestion], look: Look) -> str:
-    """How many calls, of which methods and workflows: `3 calls (2 of gmail.send in digest, …)`."""
+def _counted(asked: Iterable[ApprovalQuestion], look: Reader) -> str:
+    """The number of calls, by method and workflow: `3 calls (2 of gmail.send in digest, …)`."""
     kinds = Counter((each.call, each.workflow_id) for each in asked)
     count = sum(kinds.values())
     shown = []
@@ -174,53 +211,42 @@ def _counted(asked: Iterable[ApprovalQuestion], look: Look) -> str:
     return f"{'1 call' if count == 1 else f'{count:,} calls'} ({', '.join(shown)}{more})"
 
 
-def _wanted(
-    look: Look, named: tuple[str, ...], workflow: str | None, everything: bool, call: str | None
-) -> tuple[list[str], str]:
-    """The approvals that are meant; for `--all` those that wait now, and how many calls that are, to be agreed to."""
-    if everything and named:
-        raise click.UsageError("Name the approvals, or say --all; not both.")
-    if call is not None and not everything:
-        raise click.UsageError("--call goes with --all.")
-    if named:
-        return list(dict.fromkeys(look.one_id("approval", each, "apr") for each in named)), ""
-    if not everything and workflow is None:
-        raise click.UsageError("Which call? Name the approval, or the workflow with --workflow; or say --all.")
-    found = look.workflow(workflow) if workflow is not None else None
-    asked = [each for each in views.approvals(look.q, found.id if found else None) if call in (None, each.call)]
-    ids = [each.approval_id for each in asked]
-    if found is not None and not everything:
-        return [only_one(ids, f"call of {found.name!r} that waits for approval", "or say --all")], ""
-    return ids, _counted(asked, look) if asked else ""
+def _approve_each(path: WritePath, ids: list[str], why: str) -> None:
+    """Have these calls made, one after another. Exits with 1 if one is refused."""
+
+    def allow(approval_id: str) -> Mutation:
+        return path.ask(commands.ApproveCall(approval_id=approval_id, by=path.by, why=why))
+
+    _answer(path, ids, allow, f"is approved by {path.by}, and is being made")
 
 
-def _answer(ids: list[str], answer: Callable[[str], Mutation], became: str, as_json: bool) -> None:
+def _answer(path: WritePath, ids: list[str], answer: Callable[[str], Mutation], became: str) -> None:
     """Answer each question by itself, and report it. A runtime that goes away ends it: what was done is reported."""
-    said = Answers([], {})
+    said = Answered([], {})
     try:
         for each in ids:
-            _answer_one(each, answer, became, said, as_json)
+            words = _answered(each, answer, became, said)
+            if not path.as_json:
+                words()
     finally:
-        if as_json and (said.done or said.refused or not ids):
+        if path.as_json and (said.done or said.refused or not ids):
             show(json_line(said))
     if not ids:
         remark("No such call waits for approval.")
-    elif len(ids) > 1 and not as_json:
+    elif len(ids) > 1 and not path.as_json:
         remark(f"{len(said.done):,} answered, {len(said.refused):,} refused.")
     if said.refused:
         sys.exit(Exit.WRONG)
 
 
-def _answer_one(approval_id: str, answer: Callable[[str], Mutation], became: str, said: Answers, as_json: bool) -> None:
+def _answered(approval_id: str, answer: Callable[[str], Mutation], became: str, said: Answered) -> Callable[[], None]:
+    """Answer one question. Returns how to say what became of it."""
     try:
         settled = answer(approval_id)
     except Stopped as stopped:
         if stopped.exit_code != Exit.WRONG:
             raise
         said.refused[approval_id] = stopped.message
-        if not as_json:
-            remark(f"{approval_id}: {stopped.message}")
-        return
+        return partial(remark, f"{approval_id}: {stopped.message}")
     said.done.append(settled)
-    if not as_json:
-        show(plain(f"{settled.connector}.{settled.method} ({settled.id}) {became}."))
+    return partial(show, plain(f"{settled.connector}.{settled.method} ({settled.id}) {became}."))

@@ -1,4 +1,4 @@
-"""`keep attention`: everything that waits for a person, with all that one needs to answer and what to type next."""
+"""`keep attention`: all that waits for a person, with what one needs to answer it and the command lines to type."""
 
 import shlex
 import sys
@@ -13,21 +13,20 @@ import msgspec
 from keep_actors.api import views
 from keep_actors.api.attention import Attention, attention_of
 from keep_actors.api.attention import attention as all_attention
-from keep_actors.api.escalation import Escalation, escalations
+from keep_actors.api.commands import Unknowns
+from keep_actors.api.escalation import escalations
 from keep_actors.api.overdue import Moment
+from keep_actors.api.verdicts import Escalation
 from keep_actors.api.views import ApprovalQuestion
-from keep_actors.cli.calls import NOBODY, Names, asked_names, full_option, is_whole, show_parameters
-from keep_actors.cli.changing import Runtime
-from keep_actors.cli.exits import Exit
-from keep_actors.cli.looking import Look, looking
-from keep_actors.cli.options import control_option, looks, workflow_option
-from keep_actors.cli.terminal import fields, json_line, plain, remark, show, style, when
-from keep_actors.cli.typed import answers_to_call, answers_to_item
+from keep_actors.cli.calls import Names, asked_names, asked_of_runtime, is_whole, show_parameters
+from keep_actors.cli.exit_codes import Exit
+from keep_actors.cli.options import control_option, full_option, looks, workflow_option
+from keep_actors.cli.reader import Reader
+from keep_actors.cli.terminal import fields, plain, remark, show, show_each, style, when
+from keep_actors.cli.typed import TYPED_VERDICTS, answers_to_call, answers_to_item
 from keep_actors.cli.typed import line as _line
 from keep_actors.cli.typed import workflow_word as _name
 from keep_actors.connectors import Catalog
-from keep_actors.control.client import Lost, Refused
-from keep_actors.control.protocol import Unknowns
 from keep_actors.text.call_text import preview
 from keep_storage import lookups, reads
 from keep_storage.model import AttentionKind, FailureClass, ItemState, Workflow
@@ -36,7 +35,7 @@ _TITLE: Final = "title (the script's words)"
 
 
 class Waiting(msgspec.Struct, frozen=True):
-    """One thing that waits for a person."""
+    """A matter that waits for a person."""
 
     kind: str
     workflow_id: str
@@ -48,13 +47,13 @@ class Waiting(msgspec.Struct, frozen=True):
     item: str | None
     """The item of a job that needs a decision."""
     commands: list[str]
-    """What can be typed to answer it."""
+    """Command lines that answer it."""
     call: ApprovalQuestion | None = None
     """The call that waits for approval."""
     unknown: Escalation | None = None
-    """The call whose outcome nobody knows."""
+    """The call whose outcome is unknown."""
     together: list[str] = []
-    """What can be typed to answer all calls of this method and workflow at once, if several of them wait."""
+    """Command lines that answer all calls of this method and workflow at once, if several of them wait."""
 
 
 @click.command()
@@ -62,7 +61,7 @@ class Waiting(msgspec.Struct, frozen=True):
 @full_option
 @control_option
 @looks
-def attention(workflow: str | None, full: bool, control: Path | None, db: Path, as_json: bool) -> None:
+def attention(look: Reader, workflow: str | None, full: bool) -> None:
     """Show everything that waits for a person, and what to type to answer it.
 
     Titles are the script's own words and prove nothing: the call, its target and its parameters are what the host saw.
@@ -78,49 +77,39 @@ def attention(workflow: str | None, full: bool, control: Path | None, db: Path, 
     keep attention --db keep.db --json | jq -r '.commands[]'
     keep attention --db keep.db > /dev/null || page-somebody
     """
-    with looking(db) as look:
-        only = look.workflow(workflow) if workflow is not None else None
-        known = _asked(Runtime(db, control), only) if look.owner is not None else None
-        found = list(_waiting(look, only, known))
-        calls = [about.call for each in found if (about := each.call or each.unknown) is not None]
-        names = NOBODY if as_json else asked_names(look, control, calls)
-        left = len(lookups.under_way(look.q)) if look.owner is None else 0
+    only = look.workflow(workflow) if workflow is not None else None
+    found = list(_waiting(look, only, _asked(look, only)))
+    left = 0 if look.is_owned else len(lookups.under_way(look.q))
     if left:
-        remark(
-            f"{left} run(s) were under way when the last runtime ended. The next start settles them, and may ask more."
-        )
-    if as_json:
-        for each in found:
-            show(json_line(each))
+        remark(f"{left} run(s) were active when the last runtime ended. The next start settles them, and may ask more.")
+    if look.as_json:
+        show_each(found)
     else:
-        shown = _Shown(look, names, full)
+        calls = [about.call for each in found if (about := each.call or each.unknown) is not None]
+        shown = _Shown(look, asked_names(look, calls), full)
         for each in found:
             shown.show(each)
         shown.show_together(found)
-    if not found and not as_json:
-        show("Nothing waits for a person.")
+        if not found:
+            show("Nothing waits for a person.")
     sys.exit(Exit.WAITING if found else Exit.OK)
 
 
-def _asked(runtime: Runtime, only: Workflow | None) -> list[Escalation] | None:
-    """What the runtime says about unknown outcomes; None if it cannot be talked to, or does not say."""
-    try:
-        client = runtime.client()
-        if client is None:
-            return None
-        with client:
-            return client.ask(Unknowns(workflow=only.id if only else None), list[Escalation], timeout_s=10)
-    except (click.ClickException, Refused, Lost) as error:
-        remark(f"The runtime was not asked how to check: {error}")
-        return None
+def _asked(look: Reader, only: Workflow | None) -> list[Escalation] | None:
+    """The runtime's words about unknown outcomes; None if it cannot be talked to, or does not say."""
+    return asked_of_runtime(
+        look,
+        Unknowns(workflow=only.id if only else None),
+        lambda error: remark(f"The runtime was not asked how to check: {error}"),
+    )
 
 
-def _waiting(look: Look, only: Workflow | None, known: list[Escalation] | None) -> Iterator[Waiting]:
+def _waiting(look: Reader, only: Workflow | None, known: list[Escalation] | None) -> Iterator[Waiting]:
     if known is None:
         known = escalations(look.q, Catalog([]), only.id if only else None)
     questions = {each.approval_id: each for each in views.approvals(look.q, only.id if only else None)}
     kinds = Counter((each.workflow_id, each.call) for each in questions.values())
-    at = Moment(look.now, is_owned=look.owner is not None)
+    at = Moment(look.now, is_owned=look.is_owned)
     for each in all_attention(look.q, at) if only is None else attention_of(look.q, only, at):
         unknowns = [one for one in known if one.run_id == each.run_id] if each.kind is AttentionKind.UNKNOWN else []
         for unknown in unknowns:
@@ -135,7 +124,7 @@ def _waiting(look: Look, only: Workflow | None, known: list[Escalation] | None) 
 
 def _as_waiting(
     each: Attention,
-    look: Look,
+    look: Reader,
     commands: Iterable[str],
     *,
     question: ApprovalQuestion | None = None,
@@ -161,12 +150,12 @@ def _as_waiting(
 
 
 def _together(each: Attention, call: str, db: Path) -> list[str]:
-    """How to answer all calls of this method and workflow at once."""
+    """Command lines that answer all calls of this method and workflow at once."""
     which = ("--all", "--workflow", _name(each.workflow, each.workflow_id), "--call", call)
     return [_line(db, "approve", *which), f"{_line(db, 'reject', *which)} --why TEXT"]
 
 
-def _commands(each: Attention, look: Look) -> list[str]:
+def _commands(each: Attention, look: Reader) -> list[str]:
     name, about = _name(each.workflow, each.workflow_id), each.about or ""
     match each.kind:
         case AttentionKind.APPROVAL:
@@ -183,7 +172,7 @@ def _commands(each: Attention, look: Look) -> list[str]:
             return [f"{deploy} FILE.js", f"{_line(look.db, 'rollback', name)} VERSION"]
         case AttentionKind.UNKNOWN:
             # A call that a process left behind: a running one knows better, and no verdict is taken then.
-            return [] if look.owner is not None else _plain_verdicts(about, look.db)
+            return [] if look.is_owned else _plain_verdicts(about, look.db)
         case AttentionKind.FAILING:
             return [_line(look.db, "status", name)]
         case AttentionKind.EXPIRED:
@@ -194,7 +183,7 @@ def _commands(each: Attention, look: Look) -> list[str]:
             return _after_error(each, look, name)
 
 
-def _after_error(each: Attention, look: Look, name: str) -> list[str]:
+def _after_error(each: Attention, look: Reader, name: str) -> list[str]:
     clear = f"{_line(look.db, 'clear-error', name)} --why TEXT"
     workflow = reads.workflow(look.q, each.workflow_id)
     if workflow is not None and workflow.error_class is FailureClass.PERMISSION:
@@ -207,28 +196,28 @@ def _after_error(each: Attention, look: Look, name: str) -> list[str]:
 def _verdicts(unknown: Escalation, db: Path) -> list[str]:
     commands: list[str] = []
     for each in unknown.verdicts:
-        command = _line(db, "resolve", unknown.mutation_id, each.verdict.replace("_", "-"))
+        command = _line(db, "resolve", unknown.mutation_id, TYPED_VERDICTS[each.verdict])
         result = _result_option(unknown) if each.verdict == "happened" else ""
         commands.append(f"{command} --version {unknown.version} --why TEXT{result}")
     return commands
 
 
 def _plain_verdicts(mutation_id: str, db: Path) -> list[str]:
-    answers = ("happened", "did-not-happen", "skip")
+    answers = [typed for verdict, typed in TYPED_VERDICTS.items() if verdict != "try_again"]
     return [f"{_line(db, 'resolve', mutation_id, each)} --why TEXT" for each in answers]
 
 
 def _result_option(unknown: Escalation) -> str:
-    """What `happened` needs, to be filled in: nothing, if the call returns nothing."""
+    """The option that `happened` needs, to be filled in; none if the call returns nothing."""
     if unknown.result_type == "null":
         return ""
     return f" --result {shlex.quote(unknown.result_example) if unknown.result_example else 'JSON'}"
 
 
 class _Shown:
-    """How things are shown to people: calls whole (`full`), or each parameter cut by itself."""
+    """Shows matters to people: calls whole (`full`), or each parameter cut by itself."""
 
-    def __init__(self, look: Look, names: Names, full: bool) -> None:
+    def __init__(self, look: Reader, names: Names, full: bool) -> None:
         self._look = look
         self._names = names
         self._full = full
@@ -250,7 +239,7 @@ class _Shown:
         show()
 
     def show_together(self, found: list[Waiting]) -> None:
-        """How to answer several calls at once, below all of them: yes only to what was shown whole."""
+        """Command lines that answer several calls at once, below all of them: yes only to what was shown whole."""
         kinds = Counter(command for each in found for command in each.together)
         if not kinds:
             return
@@ -309,14 +298,14 @@ class _Shown:
                 ("how to check", unknown.how_to_check or "look outside whether the call took effect"),
                 ("link", unknown.link or ""),
                 ("returns", _returns(unknown)),
-                *((f"if {each.verdict.replace('_', '-')}", each.does) for each in unknown.verdicts),
+                *((f"if {TYPED_VERDICTS[each.verdict]}", each.does) for each in unknown.verdicts),
             ],
             "  ",
         )
         if not whole:
             show(f"  This call is not shown whole: {plain(_line(self._look.db, 'attention'))} --full")
         if not unknown.verdicts:
-            show("  The call is still under way: nothing can be said before it has ended.")
+            show("  The call is still being made: nothing can be said before it has ended.")
 
 
 def _returns(unknown: Escalation) -> str:

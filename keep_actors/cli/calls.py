@@ -1,20 +1,23 @@
 """A call as people are shown it: each parameter on a line of its own, in the order that its connector gives them.
 
-Who may say yes to a call sees all of it first: whoever shows one is told whether it is whole.
+Functions that show a call return whether all of it was shown: nobody says yes to a call before that.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
-from typing import Final, NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 import click
 
 from keep_actors.api.views import Output
-from keep_actors.cli.looking import Look
+from keep_actors.cli.reader import Reader
 from keep_actors.cli.terminal import columns, hung, plain, show, width
 from keep_actors.text.call_text import CallText, call_text
 
-full_option = click.option("--full", is_flag=True, help="Show calls whole, however long they are.")
+if TYPE_CHECKING:
+    from keep_actors.api.commands import Command
+    from keep_actors.cli.write_path import WritePath
+
+T = TypeVar("T")
 
 _WIDTH: Final = 100
 """Where there is no terminal: lines are broken all the same, so that none is broken by who shows them later."""
@@ -36,27 +39,39 @@ class Names(NamedTuple):
         return "in the order of the connector" if call in self.known else "by name: no runtime here knows their order"
 
 
-NOBODY: Final = Names({})
+NO_NAMES: Final = Names({})
 
 
-def asked_names(look: Look, control: Path | None, calls: Iterable[str]) -> Names:
+def asked_names(asked: "WritePath | Reader", calls: Iterable[str]) -> Names:
     """Ask the runtime that has the file, if one has it and answers."""
-    wanted = sorted(set(calls))
-    if look.owner is None or not wanted:
-        return NOBODY
-    # Who only looks does not load what talks.
-    from keep_actors.cli.changing import Runtime
-    from keep_actors.control.client import Lost, Refused
-    from keep_actors.control.protocol import ParameterNames
+    from keep_actors.api.commands import ParameterNames
+
+    if not (wanted := sorted(set(calls))):
+        return NO_NAMES
+    return Names(asked_of_runtime(asked, ParameterNames(calls=wanted)) or {})
+
+
+def asked_of_runtime(
+    asked: "WritePath | Reader", command: "Command[T]", refused: Callable[[Exception], None] = lambda _: None
+) -> T | None:
+    """The answer to a question that only a running runtime can answer; None if it cannot be asked, or refuses."""
+    # Here: a command that only looks loads nothing that talks.
+    from keep_actors.cli.write_path import WritePath
+    from keep_actors.control.client import CommandRefused, Lost
 
     try:
-        client = Runtime(look.db, control).client()
+        if isinstance(asked, Reader):
+            if not asked.is_owned:
+                return None
+            asked = WritePath(asked.db, asked.control)
+        client = asked.client()
         if client is None:
-            return NOBODY
+            return None
         with client:
-            return Names(client.ask(ParameterNames(calls=wanted), dict[str, list[str]], timeout_s=_ASKED_S))
-    except (click.ClickException, Refused, Lost):
-        return NOBODY
+            return client.ask(command, timeout_s=_ASKED_S)
+    except (click.ClickException, CommandRefused, Lost) as error:
+        refused(error)
+        return None
 
 
 def lines_of(text: CallText, indent: str) -> Iterator[str]:

@@ -9,7 +9,7 @@ from typing import Any, Final
 import anyio
 import click
 
-from keep_actors.cli.exits import Exit, Stopped
+from keep_actors.cli.exit_codes import Exit, Stopped
 from keep_actors.cli.options import json_option
 from keep_actors.cli.terminal import json_line, plain, show, style
 from keep_actors.demo.stage import PACE_S, DemoFailed, Stage, claim

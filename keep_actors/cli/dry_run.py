@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from keep_actors.cli.calls import lines_of
-from keep_actors.cli.given import connector_options, connectors_from, sandbox_option, script_file, source_of
-from keep_actors.cli.looking import readable
+from keep_actors.cli.inputs import connector_options, connectors_from, sandbox_option, script_file, source_of
+from keep_actors.cli.reader import readable
 from keep_actors.cli.terminal import json_line, plain, remark, show, style
 from keep_actors.text.call_text import call_text
 
@@ -123,10 +123,10 @@ def dry_run(
 
 
 def _show_problems(file: Path, source: str, refused: Any) -> None:
-    from keep_actors.cli.problems import as_text
+    from keep_actors.cli.authoring import problem_text
 
     for problem in refused.problems:
-        show(as_text(file, source, problem, err=True), err=True)
+        show(problem_text(file, source, problem, err=True), err=True)
     remark(f"{plain(str(file))}: {refused.count} error(s); it could not be deployed")
 
 

@@ -1,6 +1,5 @@
-"""`keep explain`: why a run, a call or an event is where it is, and what can be done about it."""
+"""`keep explain`: the state of a run, a call or an event, the reasons for it, and what can be done about it."""
 
-from pathlib import Path
 from typing import Final
 
 import click
@@ -8,11 +7,11 @@ import msgspec
 
 from keep_actors.api import views
 from keep_actors.api.views import Explanation
-from keep_actors.cli import journal
-from keep_actors.cli.calls import NOBODY, Names, asked_names, full_option, show_attempt, show_parameters
-from keep_actors.cli.exits import Exit, Stopped
-from keep_actors.cli.looking import Look, looking
-from keep_actors.cli.options import control_option, looks
+from keep_actors.cli.calls import Names, asked_names, show_attempt, show_parameters
+from keep_actors.cli.exit_codes import Exit, Stopped
+from keep_actors.cli.history import journal_text
+from keep_actors.cli.options import control_option, full_option, looks
+from keep_actors.cli.reader import Reader
 from keep_actors.cli.terminal import fields, json_line, plain, show, style, when
 from keep_actors.cli.typed import answers_to_call, answers_to_item, line, workflow_word
 from keep_storage import lookups, reads
@@ -24,17 +23,17 @@ _NAMES: Final = len("title (the script's words)")
 
 
 class EventStory(msgspec.Struct, frozen=True):
-    """An event, who held it, and what came of it."""
+    """An event, the runs that held it, and what came of it."""
 
     at: EventAt
     held: list[Reservation]
     roots: list[Event]
-    """What first caused it."""
+    """The events that first caused it."""
     done: list[Mutation]
 
 
 class Story(msgspec.Struct, frozen=True):
-    """What there is to know about what was named."""
+    """All there is to know about the run, call or event that was named."""
 
     kind: str
     event: EventStory | None = None
@@ -42,7 +41,7 @@ class Story(msgspec.Struct, frozen=True):
     run: Explanation | None = None
     """The run that it is, that made the call, or that held the event last."""
     commands: list[str] = []
-    """What can be typed about the item that it left for a person to decide about."""
+    """Command lines about the item that it left for a person to decide about."""
 
 
 @click.command()
@@ -50,7 +49,7 @@ class Story(msgspec.Struct, frozen=True):
 @full_option
 @control_option
 @looks
-def explain(what: str, full: bool, control: Path | None, db: Path, as_json: bool) -> None:
+def explain(look: Reader, what: str, full: bool) -> None:
     """Explain why something is where it is: what it selected, what it attempted, why it is stuck, what can be done.
 
     Takes the id of a run, a mutation, an approval or an event, or the beginning of one; or an event's message id.
@@ -64,15 +63,14 @@ def explain(what: str, full: bool, control: Path | None, db: Path, as_json: bool
     keep explain apr_018f3c --full --db keep.db
     keep explain m-17 --db keep.db
     """
-    with looking(db) as look:
-        story = _story(look, what)
-        question = _question(look, story.mutation)
-        answers = answers_to_call(look.db, question) if question is not None else []
-        story = msgspec.structs.replace(story, commands=[*answers, *_commands(look, story.run)])
-        names = NOBODY if as_json else asked_names(look, control, _calls(story))
-    if as_json:
+    story = _story(look, what)
+    question = _question(look, story.mutation)
+    answers = answers_to_call(look.db, question) if question is not None else []
+    story = msgspec.structs.replace(story, commands=[*answers, *_commands(look, story.run)])
+    if look.as_json:
         show(json_line(story))
         return
+    names = asked_names(look, _calls(story))
     commands = story.commands
     if story.event is not None:
         _show_event(story.event, look.now)
@@ -97,7 +95,7 @@ def call_of(mutation: Mutation) -> str:
     return f"{mutation.connector}.{mutation.method}"
 
 
-def _question(look: Look, mutation: Mutation | None) -> str | None:
+def _question(look: Reader, mutation: Mutation | None) -> str | None:
     """The approval that is open about a call."""
     if mutation is None or mutation.status is not MutationStatus.PENDING:
         return None
@@ -105,14 +103,14 @@ def _question(look: Look, mutation: Mutation | None) -> str | None:
     return next((each.id for each in asked if each.mutation_id == mutation.id), None)
 
 
-def _commands(look: Look, run: Explanation | None) -> list[str]:
+def _commands(look: Reader, run: Explanation | None) -> list[str]:
     if run is None or run.item is None:
         return []
     name = workflow_word(run.workflow.name, run.workflow.id)
     return answers_to_item(look.db, name, run.item, ItemState.NEEDS_ATTENTION)
 
 
-def _story(look: Look, what: str) -> Story:
+def _story(look: Reader, what: str) -> Story:
     if ids := lookups.beginning_with(look.q, "run", what):
         return Story("run", run=_explained(look, _one(ids, what)))
     if ids := lookups.beginning_with(look.q, "mutation", what):
@@ -134,8 +132,8 @@ def _story(look: Look, what: str) -> Story:
     return _of_event(look, named[0])
 
 
-def _explained(look: Look, run_id: str) -> Explanation | None:
-    return views.explain(look.q, run_id, is_owned=look.owner is not None)
+def _explained(look: Reader, run_id: str) -> Explanation | None:
+    return views.explain(look.q, run_id, is_owned=look.is_owned)
 
 
 def _one(ids: list[str], what: str) -> str:
@@ -146,13 +144,13 @@ def _one(ids: list[str], what: str) -> str:
     return ids[0]
 
 
-def _of_mutation(look: Look, kind: str, mutation_id: str) -> Story:
+def _of_mutation(look: Reader, kind: str, mutation_id: str) -> Story:
     mutation = reads.mutation(look.q, mutation_id)
     assert mutation is not None, "its id was just found"
     return Story(kind, mutation=mutation, run=_explained(look, mutation.run_id))
 
 
-def _of_event(look: Look, at: EventAt) -> Story:
+def _of_event(look: Reader, at: EventAt) -> Story:
     held = reads.reservations_of_event(look.q, at.event.id)
     story = EventStory(
         at=at,
@@ -230,4 +228,4 @@ def _show_run(explained: Explanation, now: Millis, names: Names, full: bool, sho
     for logged in msgspec.json.decode(run.logs):
         show(f"  log  {plain(str(logged))}")
     for entry in explained.journal:
-        show(f"  {journal.as_text(entry)}")
+        show(f"  {journal_text(entry)}")

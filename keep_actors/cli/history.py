@@ -1,26 +1,51 @@
-"""What happened: `keep inputs`, `keep outputs`, `keep runs` and `keep log`. The newest is shown, a page at a time."""
+"""The past: `keep inputs`, `keep outputs`, `keep runs` and `keep log`. The newest is shown, a page at a time."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any, TypeVar
 
 import click
+import msgspec
 
 from keep_actors.api import views
 from keep_actors.api.standing import RunView
 from keep_actors.api.views import Input, Output
-from keep_actors.cli import journal
-from keep_actors.cli.calls import asked_names, full_option, lines_of
-from keep_actors.cli.exits import Exit, Stopped
-from keep_actors.cli.looking import looking
-from keep_actors.cli.options import control_option, limit_option, looks, workflow_argument
-from keep_actors.cli.terminal import age, brief, json_line, remark, show, table
+from keep_actors.cli.calls import asked_names, lines_of
+from keep_actors.cli.exit_codes import Exit, Stopped
+from keep_actors.cli.options import (
+    control_option,
+    db_option,
+    full_option,
+    json_option,
+    limit_option,
+    looks,
+    workflow_argument,
+)
+from keep_actors.cli.reader import Reader, readable, reading
+from keep_actors.cli.terminal import age, brief, json_line, plain, remark, show, show_each, table
 from keep_actors.policy import Policy
 from keep_actors.text.call_text import call_text
 from keep_storage import lookups, reads
 from keep_storage.ids import Millis
 from keep_storage.model import JournalEntry
 
+T = TypeVar("T")
+
 _PAGE = 1_000
+
+
+def _show_page(
+    look: Reader,
+    page: list[T],
+    headings: Sequence[str],
+    row: Callable[[T, Millis], Sequence[str]],
+    below: Sequence[Sequence[str]] | None = None,
+) -> None:
+    if look.as_json:
+        show_each(page)
+    else:
+        table(headings, [row(each, look.now) for each in page], below)
 
 
 @click.command()
@@ -28,7 +53,7 @@ _PAGE = 1_000
 @limit_option
 @click.option("--before", type=int, help="Only older ones: the SEQ of the last one shown.")
 @looks
-def inputs(workflow: str | None, limit: int, before: int | None, db: Path, as_json: bool) -> None:
+def inputs(look: Reader, workflow: str | None, limit: int, before: int | None) -> None:
     """Show what came in, newest first, each with what was done about it.
 
     WORKFLOW may be left out if there is only one.
@@ -37,16 +62,10 @@ def inputs(workflow: str | None, limit: int, before: int | None, db: Path, as_js
     keep inputs "mail to sheets" --db keep.db
     keep inputs --db keep.db --limit 100 --json
     """
-    with looking(db) as look:
-        found = look.workflow(workflow)
-        stale_before = look.now - Policy().stale_after_ms
-        page = views.inputs(look.q, found.id, limit, before, stale_before)
-        if as_json:
-            for each in page:
-                show(json_line(each))
-            return
-        headings = ("SEQ", "WHEN", "STATE", "TOPIC", "MESSAGE", "TITLE (the script's words)", "DONE ABOUT IT")
-        table(headings, [_input(each, look.now) for each in page])
+    stale_before = look.now - Policy().stale_after_ms
+    page = views.inputs(look.q, look.workflow(workflow).id, limit, before, stale_before)
+    headings = ("SEQ", "WHEN", "STATE", "TOPIC", "MESSAGE", "TITLE (the script's words)", "DONE ABOUT IT")
+    _show_page(look, page, headings, _input)
 
 
 def _input(each: Input, now: Millis) -> tuple[str, ...]:
@@ -63,31 +82,20 @@ def _input(each: Input, now: Millis) -> tuple[str, ...]:
 @full_option
 @control_option
 @looks
-def outputs(
-    workflow: str | None,
-    limit: int,
-    before: str | None,
-    full: bool,
-    control: Path | None,
-    db: Path,
-    as_json: bool,
-) -> None:
+def outputs(look: Reader, workflow: str | None, limit: int, before: str | None, full: bool) -> None:
     """Show what was done outside, or was to be, newest first: a line of the ledger each, and under it the parameters.
 
     \b
     keep outputs "mail to sheets" --db keep.db
     keep outputs --db keep.db --json | jq 'select(.status == "indeterminate")'
     """
-    with looking(db) as look:
-        page = views.outputs(look.q, look.workflow(workflow).id, limit, before)
-        if as_json:
-            for each in page:
-                show(json_line(each))
-            return
-        names = asked_names(look, control, (each.call for each in page))
-        headings = ("MUTATION", "WHEN", "STATE", "CALL", "TITLE (the script's words)", "ERROR")
+    page = views.outputs(look.q, look.workflow(workflow).id, limit, before)
+    headings = ("MUTATION", "WHEN", "STATE", "CALL", "TITLE (the script's words)", "ERROR")
+    below: list[list[str]] = []
+    if not look.as_json:
+        names = asked_names(look, (each.call for each in page))
         below = [list(lines_of(call_text(each.params, names.of(each.call), full=full), "    ")) for each in page]
-        table(headings, [_output(each, look.now) for each in page], below)
+    _show_page(look, page, headings, _output, below)
 
 
 def _output(each: Output, now: Millis) -> tuple[str, ...]:
@@ -100,7 +108,7 @@ def _output(each: Output, now: Millis) -> tuple[str, ...]:
 @limit_option
 @click.option("--before", help="Only older ones: the RUN of the last one shown.")
 @looks
-def runs(workflow: str | None, limit: int, before: str | None, db: Path, as_json: bool) -> None:
+def runs(look: Reader, workflow: str | None, limit: int, before: str | None) -> None:
     """Show the runs of a workflow, newest first: how far each came, and why it stopped.
 
     A run that was paused over a question is `resolved` once that is settled, and one that was active when its process
@@ -110,19 +118,17 @@ def runs(workflow: str | None, limit: int, before: str | None, db: Path, as_json
     keep runs "mail to sheets" --db keep.db
     keep explain run_018f --db keep.db
     """
-    with looking(db) as look:
-        page = views.runs(look.q, look.workflow(workflow), limit, before, is_owned=look.owner is not None)
-        if as_json:
-            for each in page:
-                show(json_line(each))
-            return
-        headings = ("RUN", "WHEN", "HANDLER", "PHASE", "STATE", "TITLE (the script's words)", "WHY")
-        table(headings, [_run(each, look.now) for each in page])
+    page = views.runs(look.q, look.workflow(workflow), limit, before, is_owned=look.is_owned)
+    headings = ("RUN", "WHEN", "HANDLER", "PHASE", "STATE", "TITLE (the script's words)", "WHY")
+    _show_page(look, page, headings, _run)
 
 
 def _run(each: RunView, now: Millis) -> tuple[str, ...]:
     words = brief(each.title, 40), brief(each.settled or each.error_message, 80)
     return each.id, age(each.created_at, now), each.handler, str(each.phase), each.standing, *words
+
+
+# The journal.
 
 
 @click.command()
@@ -131,7 +137,8 @@ def _run(each: RunView, now: Millis) -> tuple[str, ...]:
 @click.option("--after", type=int, help="Begin behind this sequence number, instead of at the newest.")
 @click.option("--follow", "-f", is_flag=True, help="Go on with what is written, until Ctrl-C or the runtime's end.")
 @control_option
-@looks
+@db_option
+@json_option
 def log(
     workflow: str | None, limit: int, after: int | None, follow: bool, control: Path | None, db: Path, as_json: bool
 ) -> None:
@@ -144,48 +151,74 @@ def log(
     keep log "mail to sheets" --db keep.db --follow
     keep log --db keep.db --after 0 --limit 1000 --json
     """
-    line = journal.as_json if as_json else journal.as_text
-    with looking(db) as look:
-        workflow_id = look.workflow(workflow).id if workflow is not None else None
-        if after is None:
-            entries = lookups.newest_journal(look.q, workflow_id=workflow_id, limit=limit)
-        else:
-            entries = reads.journal(look.q, workflow_id=workflow_id, after=after, limit=limit)
-        seen = reads.journal_end(look.q) if after is None else after
-    for entry in entries:
-        seen = max(seen, entry.seq) if after is None else entry.seq
-        show(line(entry))
-    if follow:
-        _follow(db, control, workflow_id, seen, line)
+    line = journal_json if as_json else journal_text
+    with readable(db):
+        with reading(db) as look:
+            workflow_id = look.workflow(workflow).id if workflow is not None else None
+            if after is None:
+                entries = lookups.newest_journal(look.q, workflow_id=workflow_id, limit=limit)
+            else:
+                entries = reads.journal(look.q, workflow_id=workflow_id, after=after, limit=limit)
+            seen = reads.journal_end(look.q) if after is None else after
+        for entry in entries:
+            seen = max(seen, entry.seq) if after is None else entry.seq
+            show(line(entry))
+        if follow:
+            _follow(db, control, workflow_id, seen, line)
 
 
 def _follow(
     db: Path, control: Path | None, workflow_id: str | None, seen: int, line: Callable[[JournalEntry], str]
 ) -> None:
-    # Who only looks does not load what talks.
-    from keep_actors.cli.changing import Runtime
-    from keep_actors.control.client import Lost, Refused
+    # Here: a command that only looks loads nothing that talks.
+    from keep_actors.cli.write_path import WritePath
+    from keep_actors.control.client import CommandRefused, Lost
     from keep_actors.control.protocol import Follow
 
-    runtime = Runtime(db, control)
-    client = runtime.client()
+    path = WritePath(db, control)
+    client = path.client()
     if client is None:
-        raise Stopped(Exit.NO_RUNTIME, runtime.nobody())
+        raise Stopped(Exit.NO_RUNTIME, path.no_runtime())
     with client:
         try:
             for entry in client.follow(Follow(after=seen, workflow=workflow_id)):
                 show(line(entry))
                 seen = entry.seq
-        except Refused as refused:
+        except CommandRefused as refused:
             raise Stopped(Exit.WRONG, str(refused)) from None
         except Lost:
             # It ended while it was telling; the file has the rest.
             pass
         except KeyboardInterrupt:
             return
-    with looking(db) as look:
+    with reading(db) as look:
         while entries := reads.journal(look.q, workflow_id=workflow_id, after=seen, limit=_PAGE):
             for entry in entries:
                 show(line(entry))
                 seen = entry.seq
     remark("The runtime has ended.")
+
+
+def journal_text(entry: JournalEntry) -> str:
+    changed = msgspec.json.decode(entry.changed)
+    words = ", ".join(f"{name} {_word(name, value)}" for name, value in changed.items() if value not in (None, ""))
+    why = f": {entry.why}" if entry.why else ""
+    whom = entry.run_id or entry.workflow_id or ""
+    return plain(f"{_clock(entry.at)} {entry.seq:>6}  {entry.operation:<26} {whom:<32} {words}{why}")
+
+
+def journal_json(entry: JournalEntry) -> str:
+    return json_line(msgspec.structs.asdict(entry) | {"changed": msgspec.Raw(entry.changed.encode())})
+
+
+def _word(name: str, value: Any) -> str:
+    if isinstance(value, dict):
+        return " ".join(f"{each} {_word(each, what)}" for each, what in value.items())
+    if isinstance(value, list):
+        return " → ".join(str(each) if each != "" else "none" for each in value)
+    return _clock(value) if name in ("due", "wake_at") else str(value)
+
+
+def _clock(at: Millis) -> str:
+    # UTC: lines of several machines are compared.
+    return datetime.fromtimestamp(at / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -1,89 +1,88 @@
-"""Options that several commands have, each under one name, and the completion of workflow names in a shell."""
+"""Options: those that several commands share, and those that are derived from the fields of a declared command."""
 
 import getpass
-from collections.abc import Callable
+import inspect
+import sys
+from collections.abc import Callable, Mapping
 from functools import wraps
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from types import NoneType, UnionType
+from typing import Annotated, Any, Final, TypeVar, get_args, get_origin, get_type_hints
 
 import click
 import msgspec
 from click.shell_completion import CompletionItem
+from msgspec.structs import FieldInfo
 
-Command = TypeVar("Command", bound=Callable[..., Any])
+from keep_actors.cli.terminal import plain
 
+Decorated = TypeVar("Decorated", bound=Callable[..., Any])
+_File = click.Path(dir_okay=False, path_type=Path)
 
-def db_option(command: Command) -> Command:
-    kind = click.Path(dir_okay=False, path_type=Path)
-    said = "The database file."
-    return click.option("--db", type=kind, required=True, envvar="KEEP_DB", show_envvar=True, help=said)(command)
-
-
-def json_option(command: Command) -> Command:
-    return click.option("--json", "as_json", is_flag=True, help="One JSON object per line instead of text.")(command)
-
-
-def control_option(command: Command) -> Command:
-    kind = click.Path(dir_okay=False, path_type=Path)
-    said = "The control socket, if it is not beside the database."
-    return click.option("--control", type=kind, envvar="KEEP_CONTROL", show_envvar=True, help=said)(command)
-
-
-def by_option(command: Command) -> Command:
-    said = "Who says so, for the journal. Your login name unless it is said."
-    return click.option("--by", default=_login, metavar="WHO", help=said)(command)
-
-
-def why_option(command: Command) -> Command:
-    return click.option("--why", default="", metavar="TEXT", help="The reason, for the journal.")(command)
+db_option = click.option(
+    "--db", type=_File, required=True, envvar="KEEP_DB", show_envvar=True, help="The database file."
+)
+json_option = click.option("--json", "as_json", is_flag=True, help="One JSON object per line instead of text.")
+control_option = click.option(
+    "--control",
+    type=_File,
+    envvar="KEEP_CONTROL",
+    show_envvar=True,
+    help="The control socket, if it is not beside the database.",
+)
+limit_option = click.option(
+    "--limit", type=click.IntRange(1, 1000), default=20, show_default=True, help="How many at most."
+)
+full_option = click.option("--full", is_flag=True, help="Show calls whole, however long they are.")
+yes_option = click.option("--yes", is_flag=True, help="Do not ask.")
 
 
-def limit_option(command: Command) -> Command:
-    kind = click.IntRange(1, 1000)
-    return click.option("--limit", type=kind, default=20, show_default=True, help="How many at most.")(command)
+def confirm(question: str, yes: bool) -> None:
+    """Go on only if a person agrees. Raises `click.Abort`, or `click.UsageError` where there is no terminal."""
+    if yes:
+        return
+    if not sys.stdin.isatty():
+        raise click.UsageError(f"{plain(question)} There is no terminal to ask: say --yes.")
+    click.confirm(plain(question), abort=True, err=True)
 
 
-def workflow_argument(*, required: bool = True, archived: bool = False) -> Callable[[Command], Command]:
+# Commands that look.
+
+
+def looks(command: Callable[..., Any]) -> Callable[..., None]:
+    """Give a command a `Reader` of the database that `--db` names, open for as long as it works."""
+
+    @wraps(command)
+    def opened(*, db: Path, as_json: bool, control: Path | None = None, **typed: Any) -> None:
+        from keep_actors.cli.reader import reading
+
+        with reading(db, control, as_json=as_json) as look:
+            command(look, **typed)
+
+    return db_option(json_option(opened))
+
+
+def workflow_argument(*, required: bool = True, archived: bool = False) -> Callable[[Decorated], Decorated]:
     complete = archived_names if archived else workflow_names
     return click.argument("workflow", required=required, shell_complete=complete)
 
 
-def workflow_option(command: Command) -> Command:
-    return click.option("--workflow", shell_complete=workflow_names, help="Only of this one, by name or id.")(command)
-
-
-def looks(command: Command) -> Command:
-    """The options of every command that only looks, and words for what it cannot read or show."""
-
-    @wraps(command)
-    def guarded(*args: Any, db: Path, **more: Any) -> Any:
-        from keep_actors.cli.looking import readable
-
-        with readable(db):
-            return command(*args, db=db, **more)
-
-    return db_option(json_option(cast("Command", guarded)))
-
-
-def changes(command: Command) -> Command:
-    """The options of every command that changes something."""
-    return db_option(control_option(by_option(json_option(command))))
-
-
 def workflow_names(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """The names of the workflows in the database that `--db` or `KEEP_DB` names; none if it cannot be read."""
+    """Complete the names of the workflows in the database that `--db` or `KEEP_DB` names; none if it is unreadable."""
     return _names(ctx, incomplete, archived=False)
 
 
 def archived_names(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """The same, of the archived ones."""
+    """Complete the names of the archived ones."""
     return _names(ctx, incomplete, archived=True)
 
 
+workflow_option = click.option("--workflow", shell_complete=workflow_names, help="Only of this one, by name or id.")
+
+
 def _names(ctx: click.Context, incomplete: str, *, archived: bool) -> list[CompletionItem]:
-    from keep_actors.cli.exits import Stopped
-    from keep_actors.cli.looking import looking
-    from keep_actors.cli.terminal import plain
+    from keep_actors.cli.exit_codes import Stopped
+    from keep_actors.cli.reader import reading
     from keep_actors.text.visible import is_plain
     from keep_storage import reads
 
@@ -91,7 +90,7 @@ def _names(ctx: click.Context, incomplete: str, *, archived: bool) -> list[Compl
     if db is None:
         return []
     try:
-        with looking(Path(db)) as look:
+        with reading(Path(db)) as look:
             return [
                 CompletionItem(each.name, help=plain(each.status))
                 for each in reads.workflows(look.q)
@@ -99,6 +98,100 @@ def _names(ctx: click.Context, incomplete: str, *, archived: bool) -> list[Compl
             ]
     except Stopped:
         return []
+
+
+# Commands that change something.
+
+
+def changes(declared: Any, *without: str, **spelled: str) -> Callable[[Callable[..., Any]], Callable[..., None]]:
+    """Give a command a `WritePath`, and an option or an argument for each field of a declared command.
+
+    A field with a default is an option, one without is an argument; `spelled` has the option for a field that is named
+    or asked for differently here. `by` is part of the write path.
+    """
+
+    def decorate(command: Callable[..., Any]) -> Callable[..., None]:
+        @wraps(command)
+        def opened(*, db: Path, control: Path | None, as_json: bool, by: str = "", **typed: Any) -> None:
+            from keep_actors.cli.write_path import WritePath
+
+            command(WritePath(db, control, by, as_json), **typed)
+
+        decorated: Callable[..., None] = db_option(control_option(json_option(opened)))
+        for field in reversed(msgspec.structs.fields(declared)):
+            if field.name != "v" and field.name not in without:
+                decorated = _parameter(declared, field, spelled.get(field.name))(decorated)
+        return decorated
+
+    return decorate
+
+
+WITHOUT_RUNTIME: Final = (
+    "Works without a runtime: then it is written into the file, and the next start goes on from there."
+)
+
+
+def help_of(declared: Any, *examples: str) -> str:
+    """The help of a command whose words are those of its declaration."""
+    parts = [inspect.getdoc(declared) or ""]
+    if not declared.needs_runtime:
+        parts.append(
+            "Works without a runtime: then it is written into the file, and the next start goes on from there."
+        )
+    return "\n\n".join([*parts, "\b\n" + "\n".join(f"keep {each} --db keep.db" for each in examples)])
+
+
+_KINDS: Final[Mapping[Any, dict[str, Any]]] = {
+    str: {},
+    int: {"type": int, "metavar": "N"},
+    bool: {"is_flag": True},
+    list: {"multiple": True, "metavar": "TOPIC"},
+    dict: {"multiple": True, "metavar": "OLD=NEW"},
+    Any: {"metavar": "JSON|@FILE"},
+}
+"""The form of an option, by the type of its field."""
+
+
+def _parameter(declared: Any, field: FieldInfo, spelled: str | None = None) -> Callable[[Any], Any]:
+    hint = get_type_hints(declared, include_extras=True)[field.name]
+    kind, words = (hint.__origin__, hint.__metadata__[0].description) if get_origin(hint) is Annotated else (hint, "")
+    complete = workflow_names if field.name == "workflow" else None
+    if field.name == "by":
+        return click.option("--by", default=_login, metavar="WHO", help=f"{words} Your login name unless it is said.")
+    if field.required and spelled is None:
+        return click.argument(field.name, shell_complete=complete)
+    [kind] = [each for each in get_args(kind) if each is not NoneType] if isinstance(kind, UnionType) else [kind]
+    form = dict(_KINDS[get_origin(kind) or kind])
+    if "multiple" in form:
+        words = f"{words} Several times."
+    if get_origin(kind) is dict:
+        form["callback"] = _pairs
+    if isinstance(field.default, str):
+        form["default"] = field.default
+    name = spelled or f"--{field.name.replace('_', '-')}"
+    return click.option(name, field.name, help=words, required=field.required, shell_complete=complete, **form)
+
+
+def topic_options(command: Decorated) -> Decorated:
+    """`--drop` and `--move`, as `keep deploy` has them."""
+    from keep_actors.api.commands import DeployScript
+
+    for field in msgspec.structs.fields(DeployScript):
+        if field.name in ("drop", "move"):
+            command = _parameter(DeployScript, field)(command)
+    return command
+
+
+def _pairs(_: click.Context, __: click.Parameter, given: tuple[str, ...]) -> dict[str, str]:
+    pairs: dict[str, str] = {}
+    for each in given:
+        old, equals, new = each.partition("=")
+        if not (old and equals and new):
+            raise click.BadParameter(f"{each!r} is not OLD=NEW.")
+        if old in pairs:
+            raise click.BadParameter(f"the events of {old!r} cannot go to two topics.")
+        pairs[old] = new
+    return pairs
 
 
 def json_value(text: str, option: str) -> Any:

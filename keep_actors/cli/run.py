@@ -15,12 +15,12 @@ import click
 import keep_actors
 from keep_actors.api.keep import Keep
 from keep_actors.authoring.admission import DeployRefused, NameTaken
-from keep_actors.cli import journal
-from keep_actors.cli.exits import Exit
-from keep_actors.cli.given import connectors_from
-from keep_actors.cli.options import db_option, json_option
+from keep_actors.cli.exit_codes import Exit
+from keep_actors.cli.history import journal_json, journal_text
+from keep_actors.cli.inputs import connector_options, connectors_from, sandbox_option, script_file, source_of
+from keep_actors.cli.options import db_option, json_option, topic_options
+from keep_actors.cli.scripts import WHAT_OF_EVENTS, refuse_unclear_topics
 from keep_actors.cli.terminal import plain, plain_lines, remark, show
-from keep_actors.cli.topics import OPTIONS, fate_of, topic_options
 from keep_actors.connectors import (
     Connector,
     ConnectorDefinitionError,
@@ -60,16 +60,9 @@ class _Ended(Exception):
 
 
 @click.command()
-@click.argument("files", nargs=-1, type=click.Path(exists=True, dir_okay=False, path_type=Path), metavar="[FILE.js]...")
+@click.argument("files", nargs=-1, type=script_file(), metavar="[FILE.js]...")
 @db_option
-@click.option(
-    "--connectors",
-    "specs",
-    multiple=True,
-    metavar="MODULE:NAME",
-    help="A connector, a class, a factory or a list of them, installed or in this folder. May be repeated.",
-)
-@click.option("--discover", "discovered", is_flag=True, help="Also use every connector that is installed.")
+@connector_options
 @click.option("--accept", is_flag=True, help="Grant every permission that the scripts name.")
 @click.option(
     "--grant", "granted", multiple=True, metavar="PERMISSION", help="Grant this one, as in gmail.send. Several times."
@@ -86,13 +79,7 @@ class _Ended(Exception):
 @topic_options
 @click.option("--once", is_flag=True, help="End when nothing is left to do now.")
 @json_option
-@click.option(
-    "--sandbox",
-    type=click.Choice(["jailed", "weak", "thread"]),
-    default="jailed",
-    show_default=True,
-    help="Only `jailed` is for scripts that are not trusted.",
-)
+@sandbox_option
 @click.option(
     "--control/--no-control",
     default=True,
@@ -143,18 +130,18 @@ def run(
     Exits with 0; with 1 when a script was refused or the file cannot be used; with 2 for a wrong use of this command;
     with --once as `keep attention` does: with 4 when something waits for a person.
     """
-    fate = fate_of(drop, move, len(files))
-    scripts = [(file, _source(file)) for file in files]
+    refuse_unclear_topics(files, drop, move)
+    scripts = [(file, source_of(file)) for file in files]
     if not scripts and not db.exists():
         raise click.UsageError(f"There is no {db} yet. Name a script to deploy: keep run FILE.js --db {db}")
     # The journal that is shown here has it all.
     logging.getLogger("keep_actors.news").setLevel(logging.CRITICAL)
-    as_line = journal.as_json if as_json else journal.as_text
+    as_line = journal_json if as_json else journal_text
     try:
         connectors = connectors_from(specs, discovered)
         grants: Grants = "declared" if accept else granted
         deploy = partial(
-            _deploy, scripts, replaced, author=author, grants=grants, timezone=timezone, drop=fate.drop, move=fate.move
+            _deploy, scripts, replaced, author=author, grants=grants, timezone=timezone, drop=drop, move=move
         )
         waiting = anyio.run(_run, deploy, db, connectors, once, as_line, sandbox, control)
     except (ConnectorLoadError, ConnectorDefinitionError) as error:
@@ -164,15 +151,6 @@ def run(
     for words in waiting:
         remark(plain(words))
     sys.exit(Exit.WAITING if waiting else Exit.OK)
-
-
-def _source(file: Path) -> str:
-    try:
-        return file.read_text("utf-8")
-    except UnicodeDecodeError as error:
-        raise click.UsageError(f"{file} is not a script: it is no UTF-8 text ({error.reason}).") from None
-    except OSError as error:
-        raise click.UsageError(f"{file} cannot be read: {error.strerror}.") from None
 
 
 async def _run(
@@ -238,7 +216,7 @@ async def _deploy(scripts: list[tuple[Path, str]], replaced: tuple[str, ...], ke
         except PermissionsNeeded as error:
             raise _Ended(f"{file}: {error}\nAccept them all with --accept, or one by one with --grant NAME.") from None
         except EventsWouldWait as error:
-            raise _Ended(f"{file}: {error}\n{OPTIONS}") from None
+            raise _Ended(f"{file}: {error}\n{WHAT_OF_EVENTS}") from None
         except (DeployRefused, Rejected) as error:
             raise _Ended(f"{file}: {error}") from None
         remark(plain(f"{file}: {deployed.name} {deployed.version} ({deployed.workflow_id})"))

@@ -1,60 +1,50 @@
-"""Which script runs: `keep deploy`, `keep rollback` and `keep repair`, as the running runtime takes them."""
+"""Scripts of workflows: `keep deploy`, `keep rollback` and `keep repair`, as the running runtime takes them.
 
+If events wait in topics that a script no longer declares, `--drop`, `--move` or an answer on the terminal settles them.
+"""
+
+import sys
 from pathlib import Path
-from typing import Literal
+from typing import Any, Final, Literal
 
 import click
 from msgspec.structs import replace
 
-from keep_actors.api import views
-from keep_actors.api.keep_answers import Deployed
-from keep_actors.cli.changing import Runtime, done
-from keep_actors.cli.exits import Exit, Stopped
-from keep_actors.cli.looking import looking
-from keep_actors.cli.options import changes, looks, why_option, workflow_argument, workflow_names
-from keep_actors.cli.terminal import fields, json_line, plain_lines, show
-from keep_actors.cli.topics import Fate, fate_of, topic_options, with_events_settled
-from keep_actors.control import protocol
-from keep_actors.control.protocol import GrantOf
-from keep_storage.model import Workflow
+from keep_actors.api import commands, views
+from keep_actors.api.commands import Deployed
+from keep_actors.cli.actions import accept_repair, refuse_repair
+from keep_actors.cli.exit_codes import Exit, Stopped
+from keep_actors.cli.inputs import script_file, source_of
+from keep_actors.cli.options import changes, help_of, looks, workflow_argument
+from keep_actors.cli.reader import Reader, reading
+from keep_actors.cli.terminal import fields, json_line, plain, plain_lines, remark, show
+from keep_actors.cli.write_path import EventsWait, WritePath
+from keep_actors.policy import Grant
+
+WHAT_OF_EVENTS: Final = (
+    "Say what becomes of them: --drop TOPIC skips them, --move OLD=NEW moves them to a topic of the script."
+)
 
 
 @click.command()
-@click.argument(
-    "files", nargs=-1, required=True, type=click.Path(exists=True, dir_okay=False, path_type=Path), metavar="FILE.js..."
-)
+@click.argument("files", nargs=-1, required=True, type=script_file(), metavar="FILE.js...")
 @click.option("--accept", is_flag=True, help="Grant every permission that the scripts name.")
 @click.option("--grant", "granted", multiple=True, metavar="PERMISSION", help="Grant this one. Several times.")
 @click.option(
     "--ask", "asked", multiple=True, metavar="PERMISSION", help="Grant this one; a person approves each call."
 )
-@click.option("--timezone", help="The time zone of cron schedules: UTC at first, then what it was.")
-@click.option("--major", is_flag=True, help="A new major version: it begins without permissions.")
-@click.option(
-    "--workflow", shell_complete=workflow_names, help="As a version of this one, by name or id; never as a new one."
-)
-@click.option("--new", is_flag=True, help="As a new workflow: refused if one has its name. With --workflow: this name.")
-@click.option("--author", default="", help="Whose script it is. By another than before: a new major version.")
-@topic_options
-@changes
+@changes(commands.DeployScript, "source", "grants")
 def deploy(
+    path: WritePath,
     files: tuple[Path, ...],
     accept: bool,
     granted: tuple[str, ...],
     asked: tuple[str, ...],
-    timezone: str | None,
-    major: bool,
     workflow: str | None,
     new: bool,
-    author: str,
-    drop: tuple[str, ...],
-    move: dict[str, str],
-    db: Path,
-    control: Path | None,
-    by: str,
-    as_json: bool,
+    **typed: Any,
 ) -> None:
-    """Check scripts and make them the ones that run, each once what is under way in its workflow has ended.
+    """Check scripts and make them the ones that run, each once the active run of its workflow has ended.
 
     A script with a new name is a new workflow. A changed script is the next minor version of the --workflow that is
     named: without it, a script with the name of a workflow that runs another one is refused. One that is refused ends
@@ -76,78 +66,79 @@ def deploy(
     """
     if accept and (granted or asked):
         raise click.UsageError("--accept grants everything that is named; leave it out to grant one by one.")
-    one_by_one = [GrantOf(each) for each in granted] + [GrantOf(each, "ask") for each in asked]
-    grants: list[GrantOf] | Literal["declared"] = "declared" if accept else one_by_one
-    fate = fate_of(drop, move, len(files))
-    found = _living(db, workflow) if workflow is not None and not new else workflow
+    one_by_one = [Grant(each) for each in granted] + [Grant(each, "ask") for each in asked]
+    grants: list[Grant] | Literal["declared"] = "declared" if accept else one_by_one
+    refuse_unclear_topics(files, typed["drop"], typed["move"])
+    found = _living(path, workflow) if workflow is not None and not new else workflow
+    is_new = True if new else None if found is None else False
     for file in files:
-        request = protocol.Deploy(
-            source=_source(file),
-            workflow=found,
-            new=True if new else None if found is None else False,
-            author=author,
-            grants=grants,
-            timezone=timezone,
-            major=major,
-            by=by,
+        command = commands.DeployScript(
+            source=source_of(file), workflow=found, new=is_new, grants=grants, by=path.by, **typed
         )
         try:
-            answer = _activated(Runtime(db, control), request, fate, as_json)
+            answer = _activated(path, command)
         except Stopped as stopped:
             hint = "\nAccept them all with --accept, or one by one with --grant NAME."
             needs = "permission(s) that it has not been granted" in stopped.message
             raise Stopped(Exit(stopped.exit_code), f"{file}: {stopped.message}{hint if needs else ''}") from None
-        done(answer, as_json, f"{file}: {answer.name} {answer.version} ({answer.workflow_id})")
+        path.done(answer, f"{file}: {answer.name} {answer.version} ({answer.workflow_id})")
 
 
-def _living(db: Path, workflow: str) -> str:
-    with looking(db) as look:
+@click.command(
+    help=help_of(
+        commands.Rollback,
+        'rollback "mail to sheets" 1.0',
+        'rollback "mail to sheets" 1.0 --move mail.new=mail.seen',
+    )
+)
+@changes(commands.Rollback)
+def rollback(path: WritePath, workflow: str, **typed: Any) -> None:
+    answer = _activated(path, commands.Rollback(workflow=_living(path, workflow), by=path.by, **typed))
+    path.done(answer, f"{answer.name} runs version {answer.version}.")
+
+
+def refuse_unclear_topics(files: tuple[Path, ...], drop: tuple[str, ...], move: dict[str, str]) -> None:
+    """Refuse `--drop` and `--move` for several scripts: the topics could be those of any of them."""
+    if len(files) > 1 and (drop or move):
+        raise click.UsageError("--drop and --move are about the topics of one script; deploy that one by itself.")
+
+
+def _living(path: WritePath, workflow: str) -> str:
+    with reading(path.db) as look:
         return look.living(workflow).id
 
 
-def _activated(runtime: Runtime, request: protocol.Deploy | protocol.Rollback, fate: Fate, as_json: bool) -> Deployed:
-    """Waits for as long as it takes: for a run that is under way, and for a person who is asked about events."""
-
-    def ask(said: Fate) -> Deployed:
-        asked: protocol.Deploy | protocol.Rollback = replace(request, drop=said.drop, move=said.move)
-        return runtime.ask(asked, Deployed, timeout_s=None)
-
-    return with_events_settled(ask, fate, as_json=as_json)
-
-
-def _source(file: Path) -> str:
-    try:
-        return file.read_text("utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise click.UsageError(f"{file} is not a script that can be read: {error}.") from None
+def _activated(path: WritePath, command: commands.DeployScript | commands.Rollback) -> Deployed:
+    """Wait for as long as it takes: for the active run, and for a person who is asked about events."""
+    while True:
+        try:
+            return path.ask(command, timeout_s=None)
+        except EventsWait as waiting:
+            if path.as_json or not (sys.stdin.isatty() and sys.stderr.isatty()):
+                raise Stopped(Exit.WRONG, f"{waiting.message}\n{WHAT_OF_EVENTS}") from None
+            command = _settled(waiting, command)
 
 
-@click.command()
-@workflow_argument()
-@click.argument("version")
-@topic_options
-@changes
-def rollback(
-    workflow: str,
-    version: str,
-    drop: tuple[str, ...],
-    move: dict[str, str],
-    db: Path,
-    control: Path | None,
-    by: str,
-    as_json: bool,
-) -> None:
-    """Make an earlier VERSION of the script run again. Events and states stay.
-
-    If events wait in a topic that it does not declare, say what becomes of them; on a terminal you are asked.
-
-    \b
-    keep rollback "mail to sheets" 1.0 --db keep.db
-    keep rollback "mail to sheets" 1.0 --move mail.new=mail.seen --db keep.db
-    """
-    request = protocol.Rollback(workflow=_living(db, workflow), version=version, by=by)
-    answer = _activated(Runtime(db, control), request, fate_of(drop, move), as_json)
-    done(answer, as_json, f"{answer.name} runs version {answer.version}.")
+def _settled(
+    waiting: EventsWait, command: commands.DeployScript | commands.Rollback
+) -> commands.DeployScript | commands.Rollback:
+    """Ask the person at the terminal what becomes of the events."""
+    drop, move = list(command.drop), dict(command.move)
+    for topic, count in waiting.topics.items():
+        remark(f"{plain(topic)}: the script no longer declares this topic, and {count} event(s) wait in it.")
+        choices = [f"move them to {plain(new)}" for new in waiting.declared]
+        choices += ["drop them: they are skipped", "stop: nothing changes"]
+        for number, choice in enumerate(choices, start=1):
+            remark(f"  {number}  {choice}")
+        kind: Any = click.IntRange(1, len(choices))
+        chosen: int = click.prompt(f"Which (1 to {len(choices)})", type=kind, err=True) - 1
+        if chosen < len(waiting.declared):
+            move[topic] = waiting.declared[chosen]
+        elif chosen == len(waiting.declared):
+            drop.append(topic)
+        else:
+            raise Stopped(Exit.WRONG, "Stopped: nothing has changed.")
+    return replace(command, drop=drop, move=move)
 
 
 @click.group()
@@ -161,17 +152,20 @@ def repair() -> None:
     """
 
 
+repair.add_command(accept_repair, "accept")
+repair.add_command(refuse_repair, "refuse")
+
+
 @repair.command("show")
 @workflow_argument()
 @looks
-def show_repair(workflow: str, db: Path, as_json: bool) -> None:
+def show_repair(look: Reader, workflow: str) -> None:
     """Show the proposal: why it waits, what would change, and what the failing version has touched."""
-    with looking(db) as look:
-        found = look.workflow(workflow)
-        proposed = views.proposal(look.q, found.id)
+    found = look.workflow(workflow)
+    proposed = views.proposal(look.q, found.id)
     if proposed is None:
         raise Stopped(Exit.WRONG, f"No repair of workflow {found.name!r} waits for a person.")
-    if as_json:
+    if look.as_json:
         show(json_line(proposed))
         return
     radius = proposed.blast_radius
@@ -180,30 +174,3 @@ def show_repair(workflow: str, db: Path, as_json: bool) -> None:
     fields([("touched by the failing version", touched)])
     # All of it: behind a long line, something could wait that nobody has read.
     show(plain_lines(proposed.diff, None))
-
-
-@repair.command("accept")
-@workflow_argument()
-@click.argument("version")
-@changes
-def accept_repair(workflow: str, version: str, db: Path, control: Path | None, by: str, as_json: bool) -> None:
-    """Let the proposed repair run: VERSION is the one that `keep repair show` has shown; another one is refused."""
-    with looking(db) as look:
-        found = look.workflow(workflow).id
-    request = protocol.AcceptRepair(workflow=found, version=version, by=by)
-    answer = Runtime(db, control).ask(request, Deployed, timeout_s=None)
-    done(answer, as_json, f"{answer.name} runs version {answer.version}.")
-
-
-@repair.command("refuse")
-@workflow_argument()
-@why_option
-@changes
-def refuse_repair(workflow: str, why: str, db: Path, control: Path | None, by: str, as_json: bool) -> None:
-    """Send the proposed repair back, with the reason (--why). It counts as an attempt."""
-    if not why:
-        raise click.UsageError("Say why: the maintainer is told, and the journal keeps it (--why TEXT).")
-    with looking(db) as look:
-        found = look.workflow(workflow).id
-    answer = Runtime(db, control).ask(protocol.RefuseRepair(workflow=found, by=by, why=why), Workflow)
-    done(answer, as_json, f"The repair of {answer.name} is refused.")

@@ -1,6 +1,5 @@
 """`keep status`: every workflow with its state, what is due and what waits for a person; or one of them in detail."""
 
-from pathlib import Path
 from typing import Final
 
 import click
@@ -10,9 +9,9 @@ from keep_actors.api import views
 from keep_actors.api.attention import Attention, attention_of
 from keep_actors.api.overdue import Failing, Moment, failing_of
 from keep_actors.api.standing import INTERRUPTED, RunView
-from keep_actors.cli.looking import Look, looking
 from keep_actors.cli.options import looks, workflow_argument
-from keep_actors.cli.terminal import age, brief, fields, json_line, plain, remark, show, style, table, when
+from keep_actors.cli.reader import Reader
+from keep_actors.cli.terminal import age, brief, fields, json_line, plain, remark, show, show_each, style, table, when
 from keep_storage import attention_reads, item_reads, lookups, reads
 from keep_storage.ids import Millis
 from keep_storage.model import Handler, ItemState, StoredGrant, Workflow, WorkflowStatus
@@ -53,7 +52,7 @@ class StatusLine(msgspec.Struct, frozen=True):
     error: str
     maintenance: bool
     due_at: Millis | None
-    """When it may have something to do; 0 is at once."""
+    """The time when it may have something to do; 0 is at once."""
     pending: int
     """Events that wait, counted up to a limit for each topic."""
     pending_is_cut: bool
@@ -85,10 +84,10 @@ class Detail(msgspec.Struct, frozen=True):
 @workflow_argument(required=False)
 @click.option("--all", "everything", is_flag=True, help="Archived ones too.")
 @looks
-def status(workflow: str | None, everything: bool, db: Path, as_json: bool) -> None:
+def status(look: Reader, workflow: str | None, everything: bool) -> None:
     """Show the workflows of a database, or one WORKFLOW in detail.
 
-    Reads the file, whether a runtime is running or not, and says which. `interrupted`: a run was under way when the
+    Reads the file, whether a runtime is running or not, and says which. `interrupted`: a run was active when the
     last one died, and the next start settles it. `failing`: a handler fails, since when and when it is tried again is
     said below; nobody has to do anything yet.
 
@@ -97,16 +96,20 @@ def status(workflow: str | None, everything: bool, db: Path, as_json: bool) -> N
     keep status "mail to sheets" --db keep.db
     keep status --db keep.db --json | jq 'select(.needs_a_person).name'
     """
-    with looking(db) as look:
-        if workflow is None:
-            _list(look, everything, as_json)
+    remark(f"Runtime: {look.runtime}.")
+    if workflow is None:
+        _list(look, everything)
+    else:
+        found = look.workflow(workflow)
+        [line] = [each for each in lines(look) if each.id == found.id]
+        detail = _detail(look, found, line)
+        if look.as_json:
+            show(json_line(detail))
         else:
-            found = look.workflow(workflow)
-            [line] = [each for each in lines(look) if each.id == found.id]
-            _detail(look, found, line, as_json)
+            _show(detail, look)
 
 
-def lines(look: Look) -> list[StatusLine]:
+def lines(look: Reader) -> list[StatusLine]:
     """All workflows, oldest first. What it costs does not depend on how much they have done."""
     due = {each.workflow_id: each.at for each in reads.agenda(look.q)}
     waiting = {each.id for each in reads.workflows_needing_attention(look.q)}
@@ -116,13 +119,12 @@ def lines(look: Look) -> list[StatusLine]:
     failing: dict[str, list[Handler]] = {}
     for handler in attention_reads.failing_handlers(look.q):
         failing.setdefault(handler.workflow_id, []).append(handler)
-    is_owned = look.owner is not None
     return [
         StatusLine(
             id=each.id,
             name=each.name,
             status=each.status,
-            is_running=is_owned and each.id in active,
+            is_running=look.is_owned and each.id in active,
             needs_a_person=each.id in waiting,
             error=each.error,
             maintenance=each.maintenance,
@@ -132,19 +134,17 @@ def lines(look: Look) -> list[StatusLine]:
             unsettled=unsettled.get(each.id, 0),
             items=items.get(each.id, {}),
             items_are_cut=COUNTED_MAX in items.get(each.id, {}).values(),
-            is_interrupted=not is_owned and each.id in active,
+            is_interrupted=not look.is_owned and each.id in active,
             failing=list(failing_of(each, failing.get(each.id, []), Moment(look.now))),
         )
         for each in reads.workflows(look.q)
     ]
 
 
-def _list(look: Look, everything: bool, as_json: bool) -> None:
+def _list(look: Reader, everything: bool) -> None:
     found = [each for each in lines(look) if everything or each.status is not WorkflowStatus.ARCHIVED]
-    remark(f"Runtime: {look.runtime}.")
-    if as_json:
-        for each in found:
-            show(json_line(each))
+    if look.as_json:
+        show_each(found)
         return
     if not found:
         show("There is no workflow yet. Deploy one: keep run FILE.js --db FILE")
@@ -181,19 +181,15 @@ def _state(line: StatusLine) -> str:
     return _FAILING if line.failing else str(line.status)
 
 
-def _fails(failing: Failing, look: Look) -> str:
-    """Since when, and what follows: without a runtime, nothing by itself."""
-    again = (
-        f"tried again at {when(failing.retry_at, look.now)}"
-        if look.owner is not None
-        else "tried again once a runtime runs"
-    )
+def _fails(failing: Failing, look: Reader) -> str:
+    """Since when it fails, and what follows: without a runtime, nothing by itself."""
+    again = f"tried again at {when(failing.retry_at, look.now)}" if look.is_owned else "tried again once a runtime runs"
     times = "once" if failing.times == 1 else f"{failing.times} times in a row"
     return f"fails since {when(failing.since, look.now)}, {times}, {again}"
 
 
 def _items(line: StatusLine) -> str:
-    """How many are in each state: those that want to be looked at first."""
+    """The number of items in each state: those that want to be looked at first."""
     counted = [f"{line.items[state]:,} {state}" for state in _ITEMS_FIRST if state in line.items]
     return f"{', '.join(counted)}{' and more' if line.items_are_cut else ''}"
 
@@ -204,10 +200,10 @@ def _due(line: StatusLine, now: Millis) -> str:
     return "now" if line.due_at <= now else age(line.due_at, now)
 
 
-def _detail(look: Look, workflow: Workflow, line: StatusLine, as_json: bool) -> None:
+def _detail(look: Reader, workflow: Workflow, line: StatusLine) -> Detail:
     version = reads.version(look.q, workflow.active_version_id) if workflow.active_version_id else None
-    at = Moment(look.now, is_owned=look.owner is not None)
-    detail = Detail(
+    at = Moment(look.now, is_owned=look.is_owned)
+    return Detail(
         workflow=line,
         version=f"{version.major}.{version.minor}" if version else None,
         timezone=workflow.timezone,
@@ -215,16 +211,11 @@ def _detail(look: Look, workflow: Workflow, line: StatusLine, as_json: bool) -> 
         pending=lookups.pending(look.q, most=COUNTED_MAX).get(workflow.id, {}),
         grants=reads.grants(look.q, workflow.id, version.major) if version else [],
         attention=list(attention_of(look.q, workflow, at)),
-        runs=views.runs(look.q, workflow, _RUNS_SHOWN, None, is_owned=look.owner is not None),
+        runs=views.runs(look.q, workflow, _RUNS_SHOWN, None, is_owned=look.is_owned),
     )
-    remark(f"Runtime: {look.runtime}.")
-    if as_json:
-        show(json_line(detail))
-    else:
-        _show(detail, look)
 
 
-def _show(detail: Detail, look: Look) -> None:
+def _show(detail: Detail, look: Reader) -> None:
     line, now = detail.workflow, look.now
     state = _state(line)
     show(style(f"{plain(line.name)}  {state}", _COLOURS.get(state, "white"), bold=True))
@@ -254,8 +245,8 @@ def _show(detail: Detail, look: Look) -> None:
         show(f"  run       {run.id}  {plain(run.handler)}  {run.standing}  {when(run.created_at, now)}")
 
 
-def _times(handler: Handler, failing: Failing | None, look: Look) -> str:
-    """When a handler runs next, and since when it fails."""
+def _times(handler: Handler, failing: Failing | None, look: Reader) -> str:
+    """The next times of a handler, and since when it fails."""
     held = None if failing is not None else handler.retry_at
     times = [("next", handler.next_run_at), ("wakes", handler.wake_at), ("not before", held)]
     said = [f"{name} {when(at, look.now)}" for name, at in times if at is not None]

@@ -4,12 +4,15 @@
 `style` are all that passes. `plain` makes one line of a text, not longer than told; `json_line` one line of JSON.
 """
 
+import logging
 import os
 import re
 import shutil
 import sys
+import traceback
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
+from types import TracebackType
 from typing import Any, Final
 from unicodedata import category, east_asian_width
 
@@ -184,3 +187,29 @@ def fields(pairs: Iterable[tuple[str, str]], indent: str = "", size: int = 0) ->
     for name, text in shown:
         for line in hung(f"{indent}{name.ljust(size)}  ", plain(text), width()):
             show(line)
+
+
+def show_each(found: Iterable[Any]) -> None:
+    """A line of JSON for each."""
+    for each in found:
+        show(json_line(each))
+
+
+# Words of Python itself on the standard error: log lines, warnings and tracebacks, which may quote a mail or a service.
+
+
+class _Plain(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        return plain_block(super().format(record))
+
+
+def speak_plainly() -> None:
+    """Spell out what a terminal would obey or hide. A connector that sets up logging of its own is not changed."""
+    if logging.lastResort is not None:
+        logging.lastResort.setFormatter(_Plain())
+    logging.captureWarnings(True)
+    sys.excepthook = _show_error
+
+
+def _show_error(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    show(plain_block("".join(traceback.format_exception(kind, error, trace)).rstrip()), err=True)

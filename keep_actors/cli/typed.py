@@ -2,12 +2,16 @@
 
 import re
 import shlex
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
 from keep_actors.api.item_views import REPROCESSABLE, SKIPPABLE
+from keep_actors.api.verdicts import VERDICTS, PersonVerdict
 from keep_actors.text.visible import is_plain
 from keep_storage.model import ItemState
+
+TYPED_VERDICTS: Final[Mapping[PersonVerdict, str]] = {each: each.replace("_", "-") for each in VERDICTS}
 
 _SIMPLE: Final = re.compile(r"\w[\w .-]*")
 
@@ -23,13 +27,13 @@ def workflow_word(name: str, workflow_id: str) -> str:
 
 
 def answers_to_call(db: Path, approval_id: str) -> list[str]:
-    """What can be said about a call that waits for approval; the first says yes."""
+    """Answers to a call that waits for approval; the first says yes."""
     refuse = line(db, "reject", approval_id)
     return [line(db, "approve", approval_id), f"{refuse} --why TEXT", f"{refuse} --retry --why TEXT"]
 
 
 def answers_to_item(db: Path, workflow: str, item_id: str, state: ItemState) -> list[str]:
-    """What can be done about an item in this state. One whose id cannot be typed is named by its state."""
+    """Changes of an item in this state. One whose id cannot be typed is named by its state."""
     is_typeable = is_plain(item_id) and not item_id.startswith("-")
     named = (workflow, item_id) if is_typeable else (workflow, "--state", str(state))
     changes = (("skip-item", SKIPPABLE), ("reprocess-item", REPROCESSABLE))

@@ -1,4 +1,5 @@
-"""The control socket: how a shell talks to a running runtime, and nobody else does.
+"""The control socket, by which a shell talks to a running runtime.
 
-`place` says where it is and who may come in, `protocol` what can be asked, `server` and `client` are its two ends.
+`place` makes it and says who may connect, `protocol` has the lines, `server` and `client` are its two ends.
+`api.commands` declares the commands.
 """

@@ -3,12 +3,13 @@
 Another thread would not help, because the decoder keeps the interpreter to itself until it is done.
 """
 
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
+from keep_actors.api.commands import Command
 from keep_actors.control import protocol
-from keep_actors.control.protocol import AnyRequest, RequestRefused
+from keep_actors.control.protocol import RequestRefused
 from keep_sandbox.json_text import SLOW_NUMBERS_MAX, has_slow_numbers
 
 CONTAINERS_MAX: Final = 50_000
@@ -32,7 +33,7 @@ _DIGITS: Final = bytes(ord("0") if chr(each).isdigit() and each < 128 else ord("
 _NOT_BRACKETS: Final = bytes(set(range(256)) - set(b"[]{}"))
 
 
-def decode(line: bytes) -> AnyRequest:
+def decode(line: bytes) -> Command[Any]:
     """The request in a line. Raises `RequestRefused`, also for what is right in form and too much."""
     _refuse_what_is_much(line)
     request = protocol.decode(line)

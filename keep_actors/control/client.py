@@ -1,6 +1,7 @@
 """The shell's end of the control socket. Blocking: a command line has nothing else to do.
 
-What is refused raises `Refused`; a runtime that went away before it answered raises `Lost`: then nobody knows.
+A refused command raises `CommandRefused`. A runtime that goes away before it answers raises `Lost`: the command may
+have been carried out.
 """
 
 import socket
@@ -12,8 +13,9 @@ from typing import Any, Final, Self, TypeVar
 
 import msgspec
 
+from keep_actors.api.commands import VERSION, Command
 from keep_actors.control.place import NobodyThere, connect
-from keep_actors.control.protocol import ANSWER_BYTES_MAX, VERSION, Error, Follow, Reply, Request, encode
+from keep_actors.control.protocol import ANSWER_BYTES_MAX, Error, Follow, ReplyLine, encode
 from keep_storage.model import JournalEntry
 
 T = TypeVar("T")
@@ -21,7 +23,7 @@ T = TypeVar("T")
 _CONNECT_S: Final = 5
 
 
-class Refused(Exception):
+class CommandRefused(Exception):
     """The runtime said no. `error` has the kind and, of a rejection, the reason."""
 
     def __init__(self, error: Error) -> None:
@@ -30,11 +32,11 @@ class Refused(Exception):
 
 
 class Lost(Exception):
-    """The runtime went away, or did not answer in time: what was asked may have been done."""
+    """The runtime went away, or did not answer in time: the command may have been carried out."""
 
 
-class Client:
-    """A runtime that can be talked to. One request each."""
+class ControlClient:
+    """A connection to a runtime, for one command."""
 
     def __init__(self, connection: socket.socket) -> None:
         self._connection = connection
@@ -42,38 +44,34 @@ class Client:
 
     @classmethod
     def connect(cls, place: Path, database: Path) -> Self | None:
-        """None if nobody listens there. Raises `PermissionError` if somebody does whom one may not talk to."""
+        """None if no runtime listens there. Raises `PermissionError` if the one that does is another user's."""
         try:
             return cls(connect(place, database.stat().st_uid, _CONNECT_S))
         except NobodyThere:
             return None
 
-    def ask(self, request: Request[T], answer: Any, timeout_s: float | None) -> T:
-        """The answer to a request, as the given type. Raises `Refused` or `Lost`."""
-        self._send(request, timeout_s)
+    def ask(self, command: Command[T], timeout_s: float | None) -> T:
+        """The answer to a command. Raises `CommandRefused` or `Lost`."""
+        self._send(command, timeout_s)
         reply = self._reply()
         if reply.answer is msgspec.UNSET:
             raise Lost("The runtime answered with something else.")
-        value: T = msgspec.json.decode(reply.answer, type=answer)
-        return value
+        answer: T = msgspec.json.decode(reply.answer, type=command.answer_type())
+        return answer
 
-    def follow(self, request: Follow) -> Iterator[JournalEntry]:
-        """The journal as it is written. Ends when the runtime does. Raises `Refused`, or `Lost` if it was cut off."""
-        self._send(request, None)
-        while True:
-            reply = self._reply()
-            if reply.entry is msgspec.UNSET:
-                return
-            assert isinstance(reply.entry, JournalEntry), "what is set is an entry"
-            yield reply.entry
+    def follow(self, command: Follow) -> Iterator[JournalEntry]:
+        """The journal as it is written, until the runtime ends. Raises `CommandRefused`, or `Lost` if cut off."""
+        self._send(command, None)
+        while isinstance(entry := self._reply().entry, JournalEntry):
+            yield entry
 
-    def _send(self, request: Request[Any], timeout_s: float | None) -> None:
+    def _send(self, command: Command[Any], timeout_s: float | None) -> None:
         self._connection.settimeout(timeout_s)
         # A runtime that has closed already may have said why: that is read next.
         with suppress(BrokenPipeError, ConnectionResetError):
-            self._connection.sendall(encode(request))
+            self._connection.sendall(encode(command))
 
-    def _reply(self) -> Reply:
+    def _reply(self) -> ReplyLine:
         try:
             line = self._lines.readline(ANSWER_BYTES_MAX)
         except TimeoutError:
@@ -83,13 +81,13 @@ class Client:
         if not line.endswith(b"\n"):
             raise Lost("The runtime went away before it had answered.")
         try:
-            reply = msgspec.json.decode(line, type=Reply)
+            reply = msgspec.json.decode(line, type=ReplyLine)
         except msgspec.DecodeError as error:
             raise Lost(f"The runtime's answer cannot be read: {error}.") from error
         if reply.v != VERSION:
             raise Lost(f"The runtime answers in version {reply.v} of the protocol; this `keep` speaks {VERSION}.")
         if isinstance(reply.error, Error):
-            raise Refused(reply.error)
+            raise CommandRefused(reply.error)
         return reply
 
     def close(self) -> None:

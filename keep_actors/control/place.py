@@ -1,6 +1,6 @@
-"""Where the control socket is, and who may use it: the user that runs the runtime, and root.
+"""The place of the control socket, and who may use it: the user that runs the runtime, and root.
 
-It is there only once it is ready and nobody else may connect; whoever finds it finds a runtime, or a dead one's.
+It appears only once it is ready and closed to other users: a client finds a runtime there, or a dead one's socket.
 """
 
 import errno
@@ -9,13 +9,16 @@ import secrets
 import socket
 import stat
 import struct
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from anyio.abc import SocketListener
 
 _ADDRESS_BYTES_MAX: Final = 100
-"""What fits into the address of a Unix socket everywhere (Linux takes 107 bytes, others 103)."""
+"""Fits into the address of a Unix socket everywhere (Linux takes 107 bytes, others 103)."""
 _BACKLOG: Final = 64
 _DESCRIPTORS: Final = Path("/proc/self/fd")
 _NOBODY_THERE: Final = frozenset({errno.ENOENT, errno.ECONNREFUSED, errno.ENOTSOCK, errno.ENOTDIR})
@@ -34,49 +37,54 @@ def place_of(database: Path) -> Path:
     return Path(f"{database.resolve()}-control")
 
 
-class Listening:
-    """A socket that listens at a place. `close` takes it away, unless another one has taken the place."""
+@asynccontextmanager
+async def listening(place: Path) -> "AsyncIterator[SocketListener]":
+    """Listen at a place, for the block. A dead runtime's socket is replaced; a living one, or a file, is not.
 
-    def __init__(self, listener: socket.socket, place: Path) -> None:
-        self.socket = listener
-        self.place = place
-        self._file = _identity(place)
+    At the end the socket is removed, unless another one has taken its place.
+    """
+    import anyio  # here: a client loads no event loop
 
-    def close(self) -> None:
-        self.socket.close()
-        with suppress(FileNotFoundError):
-            if _identity(self.place) == self._file:
-                self.place.unlink()
-
-
-def listen(place: Path) -> Listening:
-    """Listen at a place. What a dead runtime left there is replaced; a living one, or a file, is not."""
     _refuse_to_replace(place)
-    # Under a name that nobody knows, until it is ready: bound, closed to others, and only then listening.
+    # Under a name that is known to no one, until it is ready: bound, closed to other users, and listening.
     hidden = place.with_name(f".{secrets.token_hex(6)}.sock")
-    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         with _reachable(hidden) as address:
-            listener.bind(address)
-        hidden.chmod(0o600)
-        listener.listen(_BACKLOG)
-        listener.setblocking(False)
-        hidden.rename(place)
+            listener = await anyio.create_unix_listener(address, mode=0o600, backlog=_BACKLOG)
     except OSError as error:
-        listener.close()
-        with suppress(OSError):
-            hidden.unlink()
-        raise ControlUnavailable(
-            f"A control socket cannot be made at {place}: {error.strerror or error}. Name another place, in a folder "
-            "of a local disk, or do without."
-        ) from error
-    return Listening(listener, place)
+        raise _unavailable(place, hidden, error) from error
+    async with listener:
+        try:
+            made = _identity(hidden)
+            hidden.rename(place)
+        except OSError as error:
+            raise _unavailable(place, hidden, error) from error
+        try:
+            yield listener
+        finally:
+            _remove(place, made)
+
+
+def _remove(place: Path, made: tuple[int, int]) -> None:
+    with suppress(FileNotFoundError):
+        if _identity(place) == made:
+            place.unlink()
+
+
+def _unavailable(place: Path, hidden: Path, error: OSError) -> ControlUnavailable:
+    with suppress(OSError):
+        hidden.unlink()
+    return ControlUnavailable(
+        f"A control socket cannot be made at {place}: {error.strerror or error}. Name another place, in a folder of a "
+        "local disk, or do without."
+    )
 
 
 def connect(place: Path, trusted_uid: int, timeout_s: float) -> socket.socket:
-    """A connection to the runtime at a place. Raises `NobodyThere`, or `PermissionError` if it is not ours to talk to.
+    """A connection to the runtime at a place. Raises `NobodyThere`, or `PermissionError` if it is another user's.
 
-    Who listens must be this user, root, or `trusted_uid`, the owner of the database: it is told scripts and verdicts.
+    The listener must be this user's, root's, or that of `trusted_uid`, the owner of the database: it is told scripts
+    and verdicts.
     """
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
@@ -118,9 +126,7 @@ def _refuse_to_replace(place: Path) -> None:
     except NobodyThere:
         return
     except OSError as error:
-        raise ControlUnavailable(
-            f"{place} is somebody else's socket ({error.strerror}). Name another place."
-        ) from error
+        raise ControlUnavailable(f"{place} is another user's socket ({error.strerror}). Name another place.") from error
     raise ControlUnavailable(f"Another runtime listens at {place}. Name another place.")
 
 

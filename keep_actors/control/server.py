@@ -1,30 +1,40 @@
-"""The runtime's end of the control socket. A client that hangs, sends garbage or goes away hurts nobody.
+"""The runtime's end of the control socket. A client that hangs, sends garbage or goes away does no harm.
 
-Each connection is a task of its own that asks `Keep`, as an embedding service would; whatever comes of it is an answer.
+Each connection is a task of its own that asks `Keep`, as an embedding service would; every outcome is an answer.
 """
 
 import logging
 import os
-import socket
-from collections.abc import Awaitable, Callable, Mapping
 from contextlib import aclosing
 from typing import Any, Final, NamedTuple
 
 import anyio
 import anyio.lowlevel
 import msgspec
-from anyio.abc import TaskStatus
+from anyio.abc import ByteStream, SocketAttribute, SocketListener, SocketStream, TaskStatus
+from anyio.streams.buffered import BufferedByteReceiveStream
 
 import keep_actors
+from keep_actors.api.commands import Command
 from keep_actors.api.keep import Keep
 from keep_actors.api.verdicts import ResultRefused
 from keep_actors.authoring.admission import DeployRefused
-from keep_actors.control import bounds, protocol
-from keep_actors.control.place import Listening, peer_uid
-from keep_actors.control.protocol import About, AnyRequest, Error, ErrorKind, Follow, Reply, RequestRefused, encode
+from keep_actors.control import bounds
+from keep_actors.control.place import peer_uid
+from keep_actors.control.protocol import (
+    REQUEST_BYTES_MAX,
+    About,
+    Error,
+    ErrorKind,
+    Follow,
+    Hello,
+    ReplyLine,
+    RequestRefused,
+    encode,
+)
 from keep_actors.kernel import ActorDied, ActorError, AskTimeout
 from keep_actors.kernel.foreign_code import attempt
-from keep_actors.permissions import Grant, PermissionsNeeded
+from keep_actors.permissions import PermissionsNeeded
 from keep_actors.sandbox_pool import SandboxUnavailable
 from keep_storage.errors import EventsWouldWait, Rejected, StorageError, StorageLost
 
@@ -32,7 +42,7 @@ log = logging.getLogger("keep_actors.control")
 
 
 class Patience(NamedTuple):
-    """How much a client may ask of the runtime's patience."""
+    """The time and the connections that clients may take."""
 
     connections_max: int = 64
     request_s: float = 10
@@ -59,91 +69,21 @@ _ERRORS: Final[tuple[tuple[type[Exception], ErrorKind], ...]] = (
     (ResultRefused, "result"),
     (ValueError, "invalid"),
 )
-"""What each error is to a client: the first that fits. Whatever is not here is a bug of ours."""
+"""The kind of each error to a client: the first that fits. An error that is not here is a bug."""
 
-
-def _hello(_: Keep, __: protocol.Hello) -> Awaitable[About]:
-    async def about() -> About:
-        return About(os.getpid(), keep_actors.__version__)
-
-    return about()
-
-
-def _deploy(keep: Keep, ask: protocol.Deploy) -> Awaitable[Any]:
-    grants = [_grant(each) for each in ask.grants] if isinstance(ask.grants, list) else ask.grants
-    return keep.deploy(
-        ask.source,
-        workflow=ask.workflow,
-        new=ask.new,
-        author=ask.author,
-        grants=grants,
-        timezone=ask.timezone,
-        major=ask.major,
-        drop=ask.drop,
-        move=ask.move,
-        by=ask.by,
-    )
-
-
-def _rollback(keep: Keep, ask: protocol.Rollback) -> Awaitable[Any]:
-    return keep.rollback(ask.workflow, ask.version, drop=ask.drop, move=ask.move, by=ask.by)
-
-
-def _resolve(keep: Keep, ask: protocol.Resolve) -> Awaitable[Any]:
-    return keep.resolve(ask.mutation_id, ask.verdict, by=ask.by, why=ask.why, result=ask.result, version=ask.version)
-
-
-def _publish(keep: Keep, ask: protocol.Publish) -> Awaitable[Any]:
-    return keep.publish(ask.workflow, ask.topic, message_id=ask.message_id, title=ask.title, payload=ask.payload)
-
-
-def _grant(given: protocol.GrantOf) -> Grant:
-    return Grant(given.permission, given.policy, given.per_run, given.per_day)
-
-
-DOES: Final[Mapping[type[Any], Callable[[Keep, Any], Awaitable[Any]]]] = {
-    protocol.Hello: _hello,
-    protocol.Deploy: _deploy,
-    protocol.Rollback: _rollback,
-    protocol.Pause: lambda keep, ask: keep.pause(ask.workflow, by=ask.by),
-    protocol.Resume: lambda keep, ask: keep.resume(ask.workflow, by=ask.by),
-    protocol.Archive: lambda keep, ask: keep.archive(ask.workflow, by=ask.by),
-    protocol.Unarchive: lambda keep, ask: keep.unarchive(ask.workflow, by=ask.by),
-    protocol.Stop: lambda keep, ask: keep.stop_run(ask.workflow, run_id=ask.run_id, by=ask.by, why=ask.why),
-    protocol.RunNow: lambda keep, ask: keep.run_now(ask.workflow, by=ask.by),
-    protocol.ClearError: lambda keep, ask: keep.clear_error(ask.workflow, by=ask.by, why=ask.why),
-    protocol.Grant: lambda keep, ask: keep.grant(ask.workflow, _grant(ask.grant), by=ask.by),
-    protocol.Revoke: lambda keep, ask: keep.revoke(ask.workflow, ask.permission, by=ask.by),
-    protocol.Approvals: lambda keep, ask: keep.approvals(ask.workflow, permission=ask.permission),
-    protocol.Approve: lambda keep, ask: keep.approve(ask.approval_id, by=ask.by, why=ask.why),
-    protocol.Reject: lambda keep, ask: keep.reject(ask.approval_id, by=ask.by, why=ask.why, retry=ask.retry),
-    protocol.Resolve: _resolve,
-    protocol.Amend: lambda keep, ask: keep.amend(
-        ask.mutation_id, result=ask.result, by=ask.by, why=ask.why, version=ask.version
-    ),
-    protocol.Publish: _publish,
-    protocol.SkipEvent: lambda keep, ask: keep.skip_event(
-        ask.workflow, ask.topic, ask.message_id, by=ask.by, why=ask.why
-    ),
-    protocol.SkipItems: lambda keep, ask: keep.skip_items(
-        ask.workflow, ask.item_ids, state=ask.state, by=ask.by, why=ask.why
-    ),
-    protocol.ReprocessItems: lambda keep, ask: keep.reprocess_items(
-        ask.workflow, ask.item_ids, state=ask.state, by=ask.by, why=ask.why
-    ),
-    protocol.AcceptRepair: lambda keep, ask: keep.accept_repair(ask.workflow, ask.version, by=ask.by),
-    protocol.RefuseRepair: lambda keep, ask: keep.refuse_repair(ask.workflow, by=ask.by, why=ask.why),
-    protocol.Unknowns: lambda keep, ask: keep.unknowns(ask.workflow),
-    protocol.ParameterNames: lambda keep, ask: keep.parameter_names(ask.calls),
-}
-"""What `Keep` is asked for each request. `Follow` is the one that has more than one answer."""
+_CLIENT_GONE: Final = (
+    OSError,  # `TimeoutError` is one: a client that was too slow
+    anyio.BrokenResourceError,
+    anyio.EndOfStream,
+    anyio.IncompleteRead,
+)
 
 
 class Server:
-    """Listens for as long as it runs. Whoever made the socket closes it."""
+    """Serves connections for as long as it runs. Its listener is closed where it was made."""
 
-    def __init__(self, listening: Listening, patience: Patience | None = None) -> None:
-        self._listener = listening.socket
+    def __init__(self, listener: SocketListener, patience: Patience | None = None) -> None:
+        self._listener = listener
         self._patience = patience or Patience()
         self._connections = 0
         self._decoding = anyio.Lock()
@@ -152,161 +92,125 @@ class Server:
         async with anyio.create_task_group() as tasks:
             task_status.started()
             while True:
-                connection = await self._accept()
-                if connection is not None:
-                    tasks.start_soon(self._serve, keep, connection)
+                try:
+                    stream = await self._listener.accept()
+                except anyio.BrokenResourceError as error:
+                    log.warning("The control socket cannot take a connection now: %s", error.__cause__)
+                    await anyio.sleep(self._patience.crowded_s)
+                else:
+                    tasks.start_soon(self._serve, keep, stream)
 
-    async def _accept(self) -> socket.socket | None:
-        await anyio.wait_readable(self._listener)
-        try:
-            connection, _ = self._listener.accept()
-        except (BlockingIOError, ConnectionAbortedError):
-            return None
-        except OSError as error:
-            log.warning("The control socket cannot take a connection now: %s", error)
-            await anyio.sleep(self._patience.crowded_s)
-            return None
-        connection.setblocking(False)
-        return connection
-
-    async def _serve(self, keep: Keep, connection: socket.socket) -> None:
+    async def _serve(self, keep: Keep, stream: SocketStream) -> None:
         self._connections += 1
         try:
-            with connection, attempt() as tried:
-                await self._converse(keep, _Line(connection))
+            async with stream:
+                with attempt() as tried:
+                    await self._converse(keep, stream)
         finally:
             self._connections -= 1
-        # A client that went away, or was too slow: `TimeoutError` is an `OSError` too.
-        if tried.error is not None and not isinstance(tried.error, OSError):
+        if tried.error is not None and not isinstance(tried.error, _CLIENT_GONE):
             log.error("A conversation over the control socket failed.", exc_info=tried.error)
 
-    async def _converse(self, keep: Keep, line: "_Line") -> None:
-        if (stranger := line.peer) not in (None, 0, os.geteuid()):
-            await self._say(line, _refusal("request", f"User {stranger} may not talk to this runtime."))
+    async def _converse(self, keep: Keep, stream: SocketStream) -> None:
+        peer = peer_uid(stream.extra(SocketAttribute.raw_socket))  # noqa: S610  # of anyio, not of Django
+        if peer not in (None, 0, os.geteuid()):
+            await self._say(stream, _refusal("request", f"User {peer} may not talk to this runtime."))
             return
         if self._connections > self._patience.connections_max:
-            await self._say(line, _refusal("unavailable", "Too many are talking to this runtime; try again."))
+            await self._say(stream, _refusal("unavailable", "Too many are talking to this runtime; try again."))
             return
         try:
             with anyio.fail_after(self._patience.request_s):
-                request = await self._decoded(await line.receive(protocol.REQUEST_BYTES_MAX))
+                command = await self._decoded(await _line(stream))
         except RequestRefused as refused:
-            await self._say(line, _refusal("request", str(refused)))
+            await self._say(stream, _refusal("request", str(refused)))
             return
-        if isinstance(request, Follow):
-            await self._follow(keep, request, line)
+        if isinstance(command, Follow):
+            await self._follow(keep, command, stream)
         else:
-            await self._say(line, await _answer(keep, request))
+            await self._say(stream, await _answer(keep, command))
 
-    async def _decoded(self, line: bytes) -> AnyRequest:
-        """One at a time, and everybody else in between: many who ask for much at once hold up nobody for longer."""
+    async def _decoded(self, line: bytes) -> Command[Any]:
+        """One at a time, with other tasks in between: many large requests at once take turns."""
         async with self._decoding:
             await anyio.lowlevel.checkpoint()
             return bounds.decode(line)
 
-    async def _say(self, line: "_Line", reply: Reply) -> None:
+    async def _say(self, stream: ByteStream, reply: ReplyLine) -> None:
         with anyio.fail_after(self._patience.answer_s):
-            await line.send(encode(reply))
+            await stream.send(encode(reply))
 
-    async def _follow(self, keep: Keep, request: Follow, line: "_Line") -> None:
-        """Entries until the runtime ends or the client goes away, which is noticed also while nothing happens."""
+    async def _follow(self, keep: Keep, command: Follow, stream: ByteStream) -> None:
+        """Send entries until the runtime ends or the client goes away, which is noticed also while nothing happens."""
         with attempt() as tried:
             async with anyio.create_task_group() as tasks:
-                tasks.start_soon(line.wait_for_end, tasks.cancel_scope)
+                tasks.start_soon(_cancel_at_end, stream, tasks.cancel_scope)
                 with attempt() as inner:
-                    await self._send_entries(keep, request, line)
+                    await self._send_entries(keep, command, stream)
                 tasks.cancel_scope.cancel()
         error = tried.error or inner.error
         if error is None:
-            await self._say(line, Reply(answer=msgspec.Raw(b"null")))
-        elif isinstance(error, OSError):
+            await self._say(stream, ReplyLine(answer=msgspec.Raw(b"null")))
+        elif isinstance(error, _CLIENT_GONE):
             raise error
         else:
-            await self._say(line, _refused(error))
+            await self._say(stream, _refused(error))
 
-    async def _send_entries(self, keep: Keep, request: Follow, line: "_Line") -> None:
-        async with aclosing(keep.watch(request.workflow, after=request.after)) as entries:
+    async def _send_entries(self, keep: Keep, command: Follow, stream: ByteStream) -> None:
+        async with aclosing(keep.watch(command.workflow, after=command.after)) as entries:
             async for entry in entries:
                 with anyio.fail_after(self._patience.entry_s):
-                    await line.send(encode(Reply(entry=entry)))
+                    await stream.send(encode(ReplyLine(entry=entry)))
 
 
-async def _answer(keep: Keep, request: AnyRequest) -> Reply:
+async def _line(stream: ByteStream) -> bytes:
+    """The first line. Raises `RequestRefused` if it is too long."""
+    try:
+        line = await BufferedByteReceiveStream(stream).receive_until(b"\n", REQUEST_BYTES_MAX)
+    except anyio.DelimiterNotFound:
+        line = None
+    if line is None or len(line) > REQUEST_BYTES_MAX:
+        raise RequestRefused(f"A request has at most {REQUEST_BYTES_MAX} bytes.")
+    return line
+
+
+async def _cancel_at_end(stream: ByteStream, scope: anyio.CancelScope) -> None:
+    """Cancel the scope when the client goes away. Bytes that it sends before are dropped."""
+    try:
+        async for _ in stream:
+            pass
+    except anyio.BrokenResourceError:
+        pass
+    scope.cancel()
+
+
+async def _answer(keep: Keep, command: Command[Any]) -> ReplyLine:
     answer = b""
     with attempt() as tried:
-        answer = msgspec.json.encode(await DOES[type(request)](keep, request))
-    return Reply(answer=msgspec.Raw(answer)) if tried.error is None else _refused(tried.error)
+        is_hello = isinstance(command, Hello)
+        answer = msgspec.json.encode(
+            About(os.getpid(), keep_actors.__version__) if is_hello else await keep.do(command)
+        )
+    return ReplyLine(answer=msgspec.Raw(answer)) if tried.error is None else _refused(tried.error)
 
 
-def _refused(error: Exception) -> Reply:
+def _refused(error: Exception) -> ReplyLine:
     for kind, meaning in _ERRORS:
         if isinstance(error, kind):
-            if isinstance(error, EventsWouldWait):
-                left = Error(
-                    meaning, error.message, str(error.reason), topics=error.topics, declared=list(error.declared)
-                )
-                return Reply(error=left)
-            if isinstance(error, Rejected):
-                return Reply(error=Error(meaning, error.message, str(error.reason)))
-            if isinstance(error, ResultRefused):
-                return Reply(error=Error(meaning, str(error), example=error.example))
+            match error:
+                case EventsWouldWait():
+                    reason, declared = str(error.reason), list(error.declared)
+                    return ReplyLine(
+                        error=Error(meaning, error.message, reason, topics=error.topics, declared=declared)
+                    )
+                case Rejected():
+                    return ReplyLine(error=Error(meaning, error.message, str(error.reason)))
+                case ResultRefused():
+                    return ReplyLine(error=Error(meaning, str(error), example=error.example))
             return _refusal(meaning, str(error))
     log.error("A request over the control socket failed.", exc_info=error)
     return _refusal("internal", f"The runtime has a bug: {type(error).__name__}: {error}. Its log has more.")
 
 
-def _refusal(kind: ErrorKind, words: str) -> Reply:
-    return Reply(error=Error(kind, words))
-
-
-class _Line:
-    """A connection, line by line, without waiting in the event loop's way."""
-
-    def __init__(self, connection: socket.socket) -> None:
-        self._connection = connection
-
-    @property
-    def peer(self) -> int | None:
-        return peer_uid(self._connection)
-
-    async def receive(self, bytes_max: int) -> bytes:
-        """The first line. Raises `RequestRefused` if there is none of that size."""
-        parts: list[bytes] = []
-        size = 0
-        while True:
-            await anyio.wait_readable(self._connection)
-            try:
-                part = self._connection.recv(65_536)
-            except BlockingIOError:
-                continue
-            head, end, _ = part.partition(b"\n")
-            parts.append(head)
-            size += len(head)
-            if size > bytes_max:
-                raise RequestRefused(f"A request has at most {bytes_max} bytes.")
-            if end:
-                return b"".join(parts)
-            if not part:
-                raise ConnectionResetError("the client went away before it had asked")
-
-    async def send(self, data: bytes) -> None:
-        rest = memoryview(data)
-        while rest:
-            try:
-                rest = rest[self._connection.send(rest) :]
-            except BlockingIOError:
-                await anyio.wait_writable(self._connection)
-        await anyio.lowlevel.checkpoint()
-
-    async def wait_for_end(self, scope: anyio.CancelScope) -> None:
-        """Cancel the scope when the client goes away. Whatever it says before is not listened to."""
-        while True:
-            await anyio.wait_readable(self._connection)
-            try:
-                if not self._connection.recv(65_536):
-                    break
-            except BlockingIOError:
-                continue
-            except OSError:
-                break
-        scope.cancel()
+def _refusal(kind: ErrorKind, words: str) -> ReplyLine:
+    return ReplyLine(error=Error(kind, words))

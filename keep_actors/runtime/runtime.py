@@ -12,7 +12,7 @@ import anyio
 
 from keep_actors.api.keep import Keep
 from keep_actors.connectors import Catalog, Connector
-from keep_actors.control.place import listen, place_of
+from keep_actors.control.place import listening, place_of
 from keep_actors.control.server import Server
 from keep_actors.host.fault_points import Faults, no_faults
 from keep_actors.host.host import Host
@@ -153,23 +153,23 @@ async def open(  # noqa: A001  # `keep_actors.open(...)` is how it is called
             telemetry=telemetry,
             faults=faults,
         )
-        server = _server(path, control, stack)
+        server = await _server(_place_of_control(path, control), stack)
         runtime = Runtime(host, services, committed, restart or RestartPolicy(), grants, maintainer, sinks, server)
         async with runtime.running(shutdown_grace_ms) as keep:
             yield keep
 
 
-def _server(
-    path: str | os.PathLike[str], control: bool | str | os.PathLike[str], stack: AsyncExitStack
-) -> Server | None:
-    """The control socket. Made when the file is ours: what lies at its place is a dead runtime's."""
-    if control is False:
-        return None
-    if control is True and os.fspath(path) == ":memory:":
-        raise ValueError("a database in memory has no place for a control socket; say where: control=PATH")
-    listening = listen(place_of(Path(path)) if control is True else Path(control).absolute())
-    stack.callback(listening.close)
-    return Server(listening)
+async def _server(place: Path | None, stack: AsyncExitStack) -> Server | None:
+    """The control socket. Made when the file is ours: a socket at its place is a dead runtime's."""
+    return Server(await stack.enter_async_context(listening(place))) if place is not None else None
+
+
+def _place_of_control(path: str | os.PathLike[str], control: bool | str | os.PathLike[str]) -> Path | None:
+    if isinstance(control, bool):
+        if control and os.fspath(path) == ":memory:":
+            raise ValueError("a database in memory has no place for a control socket; say where: control=PATH")
+        return place_of(Path(path)) if control else None
+    return Path(control).absolute()
 
 
 def _why_it_ended(group: ExceptionGroup[Exception]) -> Escalated | None:

@@ -13,8 +13,8 @@ from typing import Any, TypeVar
 import anyio
 from anyio.abc import TaskGroup
 
+from keep_actors.api.commands import Deployed
 from keep_actors.api.keep import Keep
-from keep_actors.api.keep_answers import Deployed
 from keep_actors.connectors import Catalog, Connector
 from keep_actors.host.fault_points import Faults, Point, no_faults
 from keep_actors.kernel import Question, RestartPolicy, Time, VirtualTime

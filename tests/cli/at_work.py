@@ -14,7 +14,7 @@ from click.testing import CliRunner, Result
 
 import keep_actors
 from keep_actors import Connector, Keep, mutation
-from keep_actors.cli.exits import Exit
+from keep_actors.cli.exit_codes import Exit
 from keep_actors.cli.main import main
 from keep_actors.connectors import Transient
 from tests.cli.operating import KEEP, script

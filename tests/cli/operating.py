@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -10,9 +11,22 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from keep_actors.control.place import place_of
+
 KEEP = Path(sys.executable).with_name("keep")
 
 HOSTILE = "\x1b[2J\x1b]0;owned\x07\u202eevil\x9b31m"
+
+
+@contextmanager
+def impostor(db: Path) -> Iterator[socket.socket]:
+    """A socket that listens where the runtime of a database would."""
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(place_of(db)))
+        listener.listen()
+        yield listener
+    place_of(db).unlink()
+
 
 SHOP = '''
 """A shop. The answer to an order that is called lost is lost; one that hangs waits for the gate."""

@@ -4,20 +4,18 @@ import json
 import shlex
 import shutil
 import threading
-from contextlib import closing
 from pathlib import Path
 
 import msgspec
 import pytest
 
 from keep_actors import Grant, Keep
-from keep_actors.cli.exits import Exit
-from keep_actors.control.place import listen, place_of
-from keep_actors.control.protocol import Reply, encode
+from keep_actors.cli.exit_codes import Exit
+from keep_actors.control.protocol import ReplyLine, encode
 from keep_storage import Store, reads
 from keep_storage.model import Mutation
 from tests.cli.at_work import Desk, Office, at_work, order, refunds
-from tests.cli.operating import script
+from tests.cli.operating import impostor, script
 
 ASKS = Grant("shop.ship", policy="ask")
 
@@ -162,12 +160,11 @@ def test_when_the_runtime_goes_away_in_the_middle_what_was_answered_is_said(desk
         made = reads.mutation(store.queries(), approval.mutation_id)
     assert isinstance(made, Mutation)
     heard: list[bytes] = []
-    with closing(listen(place_of(desk.db))) as listening:
-        listening.socket.setblocking(True)
+    with impostor(desk.db) as listener:
 
         def die() -> None:
-            for answer in (encode(Reply(answer=json_of(made))), b""):
-                connection, _ = listening.socket.accept()
+            for answer in (encode(ReplyLine(answer=json_of(made))), b""):
+                connection, _ = listener.accept()
                 with connection:
                     heard.append(connection.recv(65_536))
                     connection.sendall(answer)

@@ -1,21 +1,21 @@
 """docs/authoring.md and the commands say the same."""
 
 import re
-from importlib import import_module
 from pathlib import Path
 
 import click
 import pytest
 
 from keep_actors.authoring.dry_run.backlog import EVENTS_MAX
+from keep_actors.cli.main import main
 
 TEXT = (Path(__file__).parents[2] / "docs" / "authoring.md").read_text("utf-8")
-COMMANDS = {"check": "check", "types": "types", "prompt": "prompt", "dry-run": "dry_run"}
+COMMANDS = ("check", "types", "prompt", "dry-run")
 
 
 def command(name: str) -> click.Command:
-    found = getattr(import_module(f"keep_actors.cli.{COMMANDS[name]}"), COMMANDS[name])
-    assert isinstance(found, click.Command)
+    found = main.get_command(click.Context(main), name)
+    assert found is not None
     return found
 
 

@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from keep_actors.cli.check import check
-from keep_actors.cli.problems import as_text
+from keep_actors.cli.authoring import check, problem_text
 from keep_sandbox import Code, Place
 from keep_sandbox.declaration import Problem
 
@@ -162,12 +161,12 @@ def test_colours_can_be_refused(monkeypatch: pytest.MonkeyPatch, unwanted: str, 
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
     monkeypatch.setenv("NO_COLOR", unwanted)
     problem = Problem(code=Code.LOAD_ERROR, message="m", hint="h", place=Place(1, 1))
-    assert ("\x1b[31m" in as_text(Path("x.js"), "x", problem)) is coloured
+    assert ("\x1b[31m" in problem_text(Path("x.js"), "x", problem)) is coloured
 
 
 def shown(source: str, line: int, column: int) -> list[str]:
     problem = Problem(code=Code.LOAD_ERROR, message="m", hint="h", place=Place(line, column))
-    text = re.sub(r"\x1b\[[0-9;]*m", "", as_text(Path("x.js"), source, problem))
+    text = re.sub(r"\x1b\[[0-9;]*m", "", problem_text(Path("x.js"), source, problem))
     return text.splitlines()
 
 

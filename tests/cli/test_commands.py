@@ -12,7 +12,7 @@ import click
 import pytest
 
 import keep_actors
-from keep_actors.cli.exits import MEANING
+from keep_actors.cli.exit_codes import MEANING
 from keep_actors.cli.main import main
 from keep_actors.control.server import Patience
 from tests.cli.operating import KEEP

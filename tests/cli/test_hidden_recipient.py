@@ -15,7 +15,7 @@ import pytest
 import keep_actors
 from keep_actors import Connector, Grant, Keep, mutation
 from keep_actors.cli.calls import lines_of
-from keep_actors.cli.exits import Exit
+from keep_actors.cli.exit_codes import Exit
 from keep_actors.cli.terminal import columns
 from keep_actors.text.call_text import call_text, preview
 from keep_actors.text.visible import is_visible

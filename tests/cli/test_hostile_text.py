@@ -5,7 +5,7 @@ import shutil
 import subprocess
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import closing, suppress
+from contextlib import suppress
 from pathlib import Path
 
 import anyio
@@ -15,14 +15,13 @@ import pytest
 from click.testing import CliRunner
 
 import keep_actors
-from keep_actors.cli.exits import Exit
+from keep_actors.cli.exit_codes import Exit
 from keep_actors.cli.main import main
-from keep_actors.control.place import listen, place_of
-from keep_actors.control.protocol import Error, Reply, encode
+from keep_actors.control.protocol import Error, ReplyLine, encode
 from keep_storage import Store
 from tests.cli.at_work import order
 from tests.cli.hostile import HOSTILE, Shop, craft, reached
-from tests.cli.operating import KEEP, Shell, script
+from tests.cli.operating import KEEP, Shell, impostor, script
 
 CONTEXT = click.Context(main)
 NAME = json.dumps(HOSTILE)
@@ -171,16 +170,15 @@ ASK_NOBODY = {"demo", "run", "check", "types", "prompt", "dry-run", "doctor", "b
 
 @pytest.mark.parametrize("command", sorted(WALKS.keys() - ASK_NOBODY))
 def test_nor_is_what_a_runtime_says_that_an_attacker_has_in_hand(victim: Victim, command: str) -> None:
-    with closing(listen(place_of(victim.db))) as listening:
-        listening.socket.setblocking(True)
+    with impostor(victim.db) as listener:
 
         def answer() -> None:
             with suppress(OSError):
                 while True:
-                    connection, _ = listening.socket.accept()
+                    connection, _ = listener.accept()
                     with connection:
                         connection.recv(1 << 20)
-                        connection.sendall(encode(Reply(error=Error("refused", HOSTILE, HOSTILE, HOSTILE))))
+                        connection.sendall(encode(ReplyLine(error=Error("refused", HOSTILE, HOSTILE, HOSTILE))))
 
         thread = threading.Thread(target=answer, daemon=True)
         thread.start()
@@ -188,7 +186,7 @@ def test_nor_is_what_a_runtime_says_that_an_attacker_has_in_hand(victim: Victim,
             for more in ((), ("--json",)):
                 said = victim.run(*command.split(), *words, *more)
                 assert reached(said) == [], (words, more, said)
-        listening.socket.shutdown(2)
+        listener.shutdown(2)
         thread.join(5)
 
 

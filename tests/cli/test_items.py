@@ -15,7 +15,7 @@ from click.testing import CliRunner, Result
 
 import keep_actors
 from keep_actors import Connector, mutation
-from keep_actors.cli.exits import Exit
+from keep_actors.cli.exit_codes import Exit
 from keep_actors.cli.main import main
 from keep_actors.cli.typed import answers_to_item
 from keep_storage import ExecutionModelManager, Store, reads

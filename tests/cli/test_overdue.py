@@ -11,7 +11,7 @@ import anyio
 
 import keep_actors
 from keep_actors import Grant, Keep, Policy
-from keep_actors.cli.exits import Exit
+from keep_actors.cli.exit_codes import Exit
 from tests.cli.at_work import Desk, Office, Shop, at_work, order
 from tests.cli.operating import Shell, script
 

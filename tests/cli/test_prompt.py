@@ -13,8 +13,8 @@ from examples.connectors import Gmail, Mail, Sheets, demo
 from keep_actors import Policy
 from keep_actors.authoring.contract import contract
 from keep_actors.authoring.writing import example, writing_prompt
+from keep_actors.cli.authoring import prompt
 from keep_actors.cli.main import main
-from keep_actors.cli.prompt import prompt
 from keep_actors.connectors import Catalog, Connector, mutation, read
 from keep_actors.demo import connectors as demo_connectors
 from keep_actors.maintenance.prompt import messages_for

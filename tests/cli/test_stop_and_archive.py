@@ -10,7 +10,7 @@ import anyio.to_thread
 
 import keep_actors
 from keep_actors import Connector, Grant, Keep, mutation
-from keep_actors.cli.exits import Exit
+from keep_actors.cli.exit_codes import Exit
 from keep_actors.maintenance import Proposal, RepairTask
 from tests.cli.at_work import Desk, Office, at_work, order
 from tests.cli.operating import KEEP, script

@@ -14,7 +14,7 @@ from click.testing import CliRunner
 
 from examples.connectors import demo
 from keep_actors.authoring.typescript import declarations
-from keep_actors.cli.types import types
+from keep_actors.cli.authoring import types
 from keep_actors.connectors import Catalog, Connector, mutation, read
 from keep_actors.demo import connectors as demo_connectors
 from keep_actors.policy import Policy

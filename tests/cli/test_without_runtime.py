@@ -4,7 +4,6 @@ import json
 import os
 import shutil
 import threading
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +13,12 @@ from click.testing import CliRunner, Result
 
 import keep_actors
 from keep_actors import Connector, Grant, Policy, mutation
-from keep_actors.cli.exits import Exit
+from keep_actors.cli.exit_codes import Exit
 from keep_actors.cli.main import main
 from keep_actors.connectors import AuthRequired
-from keep_actors.control.place import listen, place_of
 from keep_storage import Store, reads
 from keep_storage.doctor import examine
-from tests.cli.operating import HOSTILE, Shell, script
+from tests.cli.operating import HOSTILE, Shell, impostor, script
 
 
 class Shop(Connector):
@@ -318,11 +316,10 @@ def test_a_runtime_that_does_not_listen_is_told_apart_from_none(box: Box) -> Non
 def test_when_the_runtime_goes_away_before_it_answers_nobody_claims_to_know(box: Box, last_words: bytes) -> None:
     before = box.objects("log", "--limit", "1")
     heard: list[bytes] = []
-    with closing(listen(place_of(box.db))) as listening:
-        listening.socket.setblocking(True)
+    with impostor(box.db) as listener:
 
         def die() -> None:
-            connection, _ = listening.socket.accept()
+            connection, _ = listener.accept()
             with connection:
                 heard.append(connection.recv(65_536))
                 connection.sendall(last_words)

@@ -1,5 +1,6 @@
 """The control socket: who may talk to a runtime, what can be asked, and that nobody who misbehaves hurts it."""
 
+import inspect
 import json
 import os
 import socket
@@ -7,43 +8,41 @@ import stat
 import subprocess
 import tempfile
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager, closing, suppress
+from contextlib import asynccontextmanager, suppress
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar, get_args
+from typing import Any, TypeVar, get_type_hints
 
 import anyio
 import anyio.from_thread
 import anyio.to_thread
+import msgspec
 import pytest
 
 import keep_actors
 from keep_actors import Grant, Keep
-from keep_actors.api.escalation import Escalation
-from keep_actors.api.keep_answers import Deployed
-from keep_actors.api.views import ApprovalQuestion
-from keep_actors.control import protocol
-from keep_actors.control.client import Client, Lost, Refused
-from keep_actors.control.place import ControlUnavailable, NobodyThere, connect, listen, place_of
-from keep_actors.control.protocol import (
-    About,
+from keep_actors.api import commands
+from keep_actors.api.commands import (
+    COMMANDS,
     Amend,
-    AnyRequest,
     Approvals,
-    Deploy,
-    Follow,
-    GrantOf,
-    Hello,
+    Change,
+    Command,
+    DeployScript,
     Pause,
-    Publish,
+    PublishEvent,
     Resolve,
     Resume,
-    Stop,
+    StopRun,
     Unarchive,
     Unknowns,
 )
-from keep_actors.control.server import DOES, Patience, Server
-from keep_storage.model import Event, Mutation, Workflow
+from keep_actors.control import protocol
+from keep_actors.control.client import CommandRefused, ControlClient, Lost
+from keep_actors.control.place import ControlUnavailable, NobodyThere, connect, listening, place_of
+from keep_actors.control.protocol import Follow, Hello
+from keep_actors.control.server import Patience, Server
+from keep_storage.model import Mutation
 from tests.runtime.fakes import Fake, applies_and_raises
 from tests.runtime.world import script
 
@@ -66,9 +65,8 @@ async def served(db: Path, patience: Patience) -> AsyncIterator[Path]:
     """A runtime with a server of so much patience."""
     async with keep_actors.open(db, sandbox="thread") as keep, anyio.create_task_group() as tasks:
         await keep.deploy(SCRIPT)
-        listening = listen(place_of(db))
-        with closing(listening):
-            await tasks.start(Server(listening, patience).run, keep)
+        async with listening(place_of(db)) as listener:
+            await tasks.start(Server(listener, patience).run, keep)
             yield db
             tasks.cancel_scope.cancel()
 
@@ -77,15 +75,15 @@ async def in_thread(function: Callable[[], T]) -> T:
     return await anyio.to_thread.run_sync(function, abandon_on_cancel=True)
 
 
-def talk(db: Path) -> Client:
-    client = Client.connect(place_of(db), db)
+def talk(db: Path) -> ControlClient:
+    client = ControlClient.connect(place_of(db), db)
     assert client is not None
     return client
 
 
-def ask(db: Path, request: protocol.Request[T], answer: Any) -> T:
+def ask(db: Path, command: Command[T]) -> T:
     with talk(db) as client:
-        return client.ask(request, answer, timeout_s=20)
+        return client.ask(command, timeout_s=20)
 
 
 def say(db: Path, data: bytes) -> dict[str, Any]:
@@ -114,31 +112,47 @@ async def until_alone(db: Path) -> None:
 # What can be asked.
 
 
-def test_every_request_has_its_method() -> None:
-    assert {*DOES, Follow} == set(get_args(AnyRequest))
+@pytest.mark.parametrize("declared", COMMANDS, ids=lambda each: each.__name__)
+def test_every_command_is_a_method_of_the_library_with_the_same_fields_and_answer(declared: type[Command[Any]]) -> None:
+    method = getattr(Keep, str(declared.__struct_config__.tag))
+    parameters = inspect.signature(method).parameters
+    for field in msgspec.structs.fields(declared):
+        if field.name != "v":
+            assert field.name in parameters, field.name
+            assert field.required is (parameters[field.name].default is inspect.Parameter.empty), field.name
+    assert get_type_hints(method)["return"] == declared.answer_type()
+
+
+def test_every_declaration_is_in_the_table_and_only_changes_are_written_without_a_runtime() -> None:
+    declared = [each for each in vars(commands).values() if isinstance(each, type) and issubclass(each, Command)]
+    assert set(COMMANDS) == set(declared) - {Command, Change, commands.WorkflowChange, commands.MutationChange}
+    assert all(issubclass(each, Change) for each in COMMANDS if not each.needs_runtime)
+    assert len({each.__struct_config__.tag for each in protocol.REQUESTS}) == len(protocol.REQUESTS)
 
 
 async def test_a_request_is_answered_with_what_it_carries(tmp_path: Path) -> None:
     db = tmp_path / "keep.db"
     async with controlled(db) as keep:
-        about = await in_thread(lambda: ask(db, Hello(), About))
+        about = await in_thread(lambda: ask(db, Hello()))
         assert (about.pid, about.version) == (os.getpid(), keep_actors.__version__)
-        paused = await in_thread(lambda: ask(db, Pause(workflow="flow", by="ann"), Workflow))
+        paused = await in_thread(lambda: ask(db, Pause(workflow="flow", by="ann")))
         assert paused == await keep.workflow("flow")
-        publish = Publish(workflow="flow", topic="in", message_id="m1", title="One", payload={"n": [1, None, "\n"]})
-        [event] = await in_thread(lambda: ask(db, publish, list[Event]))
+        publish = PublishEvent(
+            workflow="flow", topic="in", message_id="m1", title="One", payload={"n": [1, None, "\n"]}
+        )
+        [event] = await in_thread(lambda: ask(db, publish))
         assert (event.message_id, event.payload) == ("m1", '{"n":[1,null,"\\n"]}')
 
 
 async def test_what_is_refused_is_refused_with_its_reason(tmp_path: Path) -> None:
     db = tmp_path / "keep.db"
     async with controlled(db):
-        with pytest.raises(Refused, match="There is no workflow 'flo'") as refused:
-            await in_thread(lambda: ask(db, Pause(workflow="flo"), Workflow))
+        with pytest.raises(CommandRefused, match="There is no workflow 'flo'") as refused:
+            await in_thread(lambda: ask(db, Pause(workflow="flo")))
         assert (refused.value.error.kind, refused.value.error.reason) == ("rejected", "workflow_not_found")
-        too_much = Publish(workflow="flow", topic="in", message_id="m", title="m", payload="x" * 300_000)
-        with pytest.raises(Refused, match="more than 262144 bytes") as refused:
-            await in_thread(lambda: ask(db, too_much, list[Event]))
+        too_much = PublishEvent(workflow="flow", topic="in", message_id="m", title="m", payload="x" * 300_000)
+        with pytest.raises(CommandRefused, match="more than 262144 bytes") as refused:
+            await in_thread(lambda: ask(db, too_much))
         assert refused.value.error.kind == "invalid"
 
 
@@ -153,19 +167,17 @@ async def test_a_result_that_does_not_fit_is_refused_with_an_example_and_one_tha
         await keep.publish("adds", "in", message_id="one", title="One")
         await keep.wait_idle()
         await keep.pause("adds")
-        [asked] = await in_thread(lambda: ask(db, Unknowns(), list[Escalation]))
+        [asked] = await in_thread(lambda: ask(db, Unknowns()))
         assert asked.result_type == "{ id: string; text: string }"
 
         def resolve(result: Any) -> Mutation:
-            return ask(
-                db, Resolve(mutation_id=asked.mutation_id, verdict="happened", by="ann", result=result), Mutation
-            )
+            return ask(db, Resolve(mutation_id=asked.mutation_id, verdict="happened", by="ann", result=result))
 
         def amend(result: Any) -> Mutation:
-            return ask(db, Amend(mutation_id=asked.mutation_id, by="bob", why="misread", result=result), Mutation)
+            return ask(db, Amend(mutation_id=asked.mutation_id, by="bob", why="misread", result=result))
 
         for say_wrongly in (resolve, amend):
-            with pytest.raises(Refused, match="id: is required and missing") as refused:
+            with pytest.raises(CommandRefused, match="id: is required and missing") as refused:
                 await in_thread(partial(say_wrongly, {"text": "one"}))
             assert (refused.value.error.kind, refused.value.error.example) == ("result", asked.result_example)
         await in_thread(lambda: resolve({"id": "a", "text": "one"}))
@@ -180,11 +192,11 @@ async def test_a_script_with_the_name_of_a_workflow_does_not_replace_it_by_the_s
     async with keep_actors.open(db, connectors=[fake], sandbox="thread", control=True) as keep:
 
         async def deploy(**fields: Any) -> str:
-            return (await in_thread(lambda: ask(db, Deploy(**fields), Deployed))).version
+            return (await in_thread(lambda: ask(db, DeployScript(**fields)))).version
 
-        assert await deploy(source=ours, grants=[GrantOf("fake.add")], author="ann", new=True) == "1.0"
+        assert await deploy(source=ours, grants=[Grant("fake.add")], author="ann", new=True) == "1.0"
         for fields in ({}, {"new": True}, {"new": False}, {"major": True}, {"author": "ann"}):
-            with pytest.raises(Refused, match=r"the workflow 'flow' .* already exists") as refused:
+            with pytest.raises(CommandRefused, match=r"the workflow 'flow' .* already exists") as refused:
                 await deploy(source=theirs, **fields)
             assert refused.value.error.kind == "refused"
         assert await deploy(source=ours, author="ann") == "1.0"
@@ -205,17 +217,15 @@ async def test_calls_that_wait_are_found_by_permission_and_a_run_that_is_not_the
         await keep.publish("adds", "in", message_id="one", title="One")
         await keep.wait_idle()
         asked = Approvals(workflow="adds", permission="fake.add")
-        assert await in_thread(lambda: ask(db, asked, list[ApprovalQuestion])) == await keep.approvals()
+        assert await in_thread(lambda: ask(db, asked)) == await keep.approvals()
         other = Approvals(workflow="adds", permission="fake.search")
-        assert await in_thread(lambda: ask(db, other, list[ApprovalQuestion])) == []
-        with pytest.raises(Refused, match=r"No run of workflow .* is under way") as refused:
-            await in_thread(lambda: ask(db, Stop(workflow="adds", by="ann"), str))
+        assert await in_thread(lambda: ask(db, other)) == []
+        with pytest.raises(CommandRefused, match=r"No run of workflow .* is under way") as refused:
+            await in_thread(lambda: ask(db, StopRun(workflow="adds", by="ann")))
         assert refused.value.error.reason == "run_not_active"
         await keep.archive("adds", by="ann")
-        assert await in_thread(lambda: ask(db, Approvals(), list[ApprovalQuestion])) == [], (
-            "archiving leaves no question"
-        )
-        back = await in_thread(lambda: ask(db, Unarchive(workflow="adds", by="ann"), Workflow))
+        assert await in_thread(lambda: ask(db, Approvals())) == [], "archiving leaves no question"
+        back = await in_thread(lambda: ask(db, Unarchive(workflow="adds", by="ann")))
         assert back.status == "paused"
 
 
@@ -273,7 +283,7 @@ async def test_garbage_is_answered_and_hurts_nobody(tmp_path: Path) -> None:
         for what, data in GARBAGE.items():
             said = await in_thread(partial(say, db, data))
             assert said["error"]["kind"] == "request", what
-        assert (await in_thread(lambda: ask(db, Hello(), About))).pid == os.getpid()
+        assert (await in_thread(lambda: ask(db, Hello()))).pid == os.getpid()
 
 
 async def test_who_goes_away_in_the_middle_hurts_nobody(tmp_path: Path) -> None:
@@ -287,7 +297,7 @@ async def test_who_goes_away_in_the_middle_hurts_nobody(tmp_path: Path) -> None:
         for data in (b"", b'{"v":1,', b'{"v":1,"do":"follow","after":0}\n', b'{"v":1,"do":"hello"}\n'):
             for _ in range(5):
                 await in_thread(partial(leave, data))
-        assert (await in_thread(lambda: ask(db, Hello(), About))).pid == os.getpid()
+        assert (await in_thread(lambda: ask(db, Hello()))).pid == os.getpid()
 
 
 async def test_who_says_nothing_is_cut_off(tmp_path: Path) -> None:
@@ -299,14 +309,14 @@ async def test_who_says_nothing_is_cut_off(tmp_path: Path) -> None:
                 return connection.recv(1)
 
         assert await in_thread(wait) == b""
-        assert (await in_thread(lambda: ask(db, Hello(), About))).pid == os.getpid()
+        assert (await in_thread(lambda: ask(db, Hello()))).pid == os.getpid()
 
 
 async def test_who_does_not_listen_is_cut_off(tmp_path: Path) -> None:
     def say_much(db: Path) -> None:
         for _ in range(10):
-            ask(db, Pause(workflow="flow", by="x" * 50_000), Workflow)
-            ask(db, Resume(workflow="flow", by="x" * 50_000), Workflow)
+            ask(db, Pause(workflow="flow", by="x" * 50_000))
+            ask(db, Resume(workflow="flow", by="x" * 50_000))
 
     async with served(tmp_path / "keep.db", Patience(entry_s=0.05, connections_max=1)) as db:
         await in_thread(partial(say_much, db))
@@ -338,9 +348,9 @@ def test_who_listens_in_the_place_of_the_runtime_is_not_talked_to(tmp_path: Path
             assert impostor.stdout is not None
             impostor.stdout.readline()
             with pytest.raises(PermissionError, match="user 65534 listens there"):
-                Client.connect(place_of(db), db)
+                ControlClient.connect(place_of(db), db)
             os.chown(db, 65534, -1)
-            mine = Client.connect(place_of(db), db)
+            mine = ControlClient.connect(place_of(db), db)
             assert mine is not None, "it is the owner's database"
             mine.close()
             impostor.communicate()
@@ -387,7 +397,7 @@ async def test_the_socket_of_a_dead_runtime_is_replaced(tmp_path: Path) -> None:
     with pytest.raises(NobodyThere):
         connect(place_of(db), os.getuid(), timeout_s=1)
     async with controlled(db):
-        assert (await in_thread(lambda: ask(db, Hello(), About))).pid == os.getpid()
+        assert (await in_thread(lambda: ask(db, Hello()))).pid == os.getpid()
 
 
 async def test_a_file_or_a_living_socket_at_its_place_is_left_alone(tmp_path: Path) -> None:
@@ -409,7 +419,7 @@ async def test_a_path_that_is_too_long_for_a_socket_works_all_the_same(tmp_path:
     folder.mkdir(parents=True)
     db = folder / ("f" * 120 + ".db")
     async with controlled(db):
-        assert (await in_thread(lambda: ask(db, Hello(), About))).pid == os.getpid()
+        assert (await in_thread(lambda: ask(db, Hello()))).pid == os.getpid()
     assert not place_of(db).exists()
 
 

@@ -7,19 +7,18 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final, get_args
+from typing import Any, Final
 
 import msgspec
 from anyio.from_thread import start_blocking_portal
 from hypothesis import strategies as st
 
+from keep_actors.api.commands import Command
 from keep_actors.control import bounds, protocol
 from keep_actors.control.place import connect, place_of
-from keep_actors.control.protocol import AnyRequest, Follow
+from keep_actors.control.protocol import REQUESTS, Follow
 from tests.control.test_control import controlled
 from tests.fuzz.target import Target
-
-REQUESTS: Final = get_args(AnyRequest)
 
 WORDS: Final = st.sampled_from(["flow", "in", "fake.add", "1.0", "", "ann", "m1"])
 TEXT: Final = WORDS | st.text(max_size=20)
@@ -104,7 +103,7 @@ def _say(db: Path, line: bytes) -> None:
     assert request is not None or "error" in said
 
 
-def _request_in(line: bytes) -> AnyRequest | None:
+def _request_in(line: bytes) -> Command[Any] | None:
     """Decode it as the runtime does. A request that was understood can be sent again, and is the same."""
     try:
         request = bounds.decode(line)

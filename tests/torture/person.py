@@ -12,8 +12,9 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from keep_actors.control import protocol
-from keep_actors.control.client import Client, Lost, Refused
+from keep_actors.api import commands
+from keep_actors.api.commands import Command
+from keep_actors.control.client import CommandRefused, ControlClient, Lost
 from keep_actors.control.place import place_of
 from keep_actors.notices import Notice
 from keep_storage import reads
@@ -102,25 +103,25 @@ class Person:
         answer = answer_to(label, sent_back=any(each.answer == "retry" for each in before))
         return Said("say", answer, approval_id, mutation.idempotency_key, label)
 
-    def _on_repair(self, q: Queries, notice: Notice) -> protocol.Request[Any]:
+    def _on_repair(self, q: Queries, notice: Notice) -> Command[Any]:
         """Mostly yes. A no names no version: it is said only while this one is there to be refused."""
         task = reads.open_task(q, notice.workflow_id)
         held = reads.version(q, task.held_version_id) if task and task.held_version_id else None
         if held and f"{held.major}.{held.minor}" == notice.about and self._rng.random() < 0.3:
-            return protocol.RefuseRepair(workflow=notice.workflow_id, by=BY, why="not like this")
-        return protocol.AcceptRepair(workflow=notice.workflow_id, version=notice.about, by=BY)
+            return commands.RefuseRepair(workflow=notice.workflow_id, by=BY, why="not like this")
+        return commands.AcceptRepair(workflow=notice.workflow_id, version=notice.about, by=BY)
 
-    def _ask(self, request: protocol.Request[Any]) -> Literal["heard", "refused"] | None:
+    def _ask(self, request: Command[Any]) -> Literal["heard", "refused"] | None:
         """What came of it. None: nobody knows, so it is asked again."""
         try:
-            client = Client.connect(place_of(self._database), self._database)
+            client = ControlClient.connect(place_of(self._database), self._database)
             if client is None:
                 return None
             with client:
-                client.ask(request, Any, ANSWER_S)
+                client.ask(request, ANSWER_S)
         except (Lost, OSError):
             return None
-        except Refused as refused:
+        except CommandRefused as refused:
             if refused.error.kind not in ("rejected", "unavailable", "unknown"):
                 self.problems.append(f"{request}: {refused.error}")
             is_final = refused.error.kind == "rejected" and refused.error.reason not in NOT_NOW
@@ -128,7 +129,7 @@ class Person:
         return "heard"
 
 
-def _request(said: Said) -> protocol.Request[Any]:
+def _request(said: Said) -> Command[Any]:
     if said.answer == "approve":
-        return protocol.Approve(approval_id=said.approval_id, by=BY)
-    return protocol.Reject(approval_id=said.approval_id, by=BY, why="no", retry=said.answer == "retry")
+        return commands.ApproveCall(approval_id=said.approval_id, by=BY)
+    return commands.RejectCall(approval_id=said.approval_id, by=BY, why="no", retry=said.answer == "retry")

@@ -1,4 +1,4 @@
-"""A look into a database file, whether a runtime has it or not: read-only, one moment, never in anybody's way."""
+"""A reader of a database file, with or without a runtime: read-only, of one moment, never in a writer's way."""
 
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -8,7 +8,7 @@ from typing import Final
 import click
 import msgspec
 
-from keep_actors.cli.exits import Exit, Stopped
+from keep_actors.cli.exit_codes import Exit, Stopped
 from keep_actors.cli.typed import line
 from keep_storage import lookups, reads
 from keep_storage.errors import StorageError
@@ -32,21 +32,29 @@ UNREADABLE: Final = (
     ValueError,
     msgspec.MsgspecError,
 )
-"""What comes of values in a file that are not what its schema says: the schema is checked before, its rows are not."""
+"""Errors from values in a file that are not what its schema says: the schema is checked before, its rows are not."""
 
 
-class Look:
-    """What is in the file at one moment, and who has it."""
+class Reader:
+    """The content of a file at one moment, the process that owns it, and the form in which it is shown."""
 
-    def __init__(self, q: Queries, db: Path, owner: str | None) -> None:
+    def __init__(
+        self, q: Queries, db: Path, owner: str | None, control: Path | None = None, *, as_json: bool = False
+    ) -> None:
         self.q = q
         self.db = db
         self.owner = owner
+        self.control = control
+        self.as_json = as_json
         self.now: Millis = wall_clock()
 
     @property
+    def is_owned(self) -> bool:
+        return self.owner is not None
+
+    @property
     def runtime(self) -> str:
-        """In words: whether a runtime has the file."""
+        """In words: is a runtime running?"""
         return f"running (process {self.owner})" if self.owner is not None else "not running"
 
     def workflow(self, named: str | None) -> Workflow:
@@ -96,8 +104,7 @@ class Look:
         names = [each.name for each in reads.workflows(self.q) if each.status is not WorkflowStatus.ARCHIVED]
         if not names:
             return "There is none yet."
-        # Only who was wrong about a name loads it.
-        import difflib
+        import difflib  # here: only a wrong name needs it
 
         close = difflib.get_close_matches(near, names, _NAMES_SHOWN) or names[:_NAMES_SHOWN]
         more = f" and {len(names) - len(close)} more" if len(names) > len(close) else ""
@@ -106,7 +113,7 @@ class Look:
 
 @contextmanager
 def readable(db: Path) -> Iterator[None]:
-    """Whatever is in the file: what cannot be read or shown of it ends the command, with words."""
+    """End the command with words if something in the file cannot be read or shown."""
     try:
         yield
     except UNREADABLE as error:
@@ -118,12 +125,12 @@ def readable(db: Path) -> Iterator[None]:
 
 
 @contextmanager
-def looking(db: Path) -> Iterator[Look]:
-    """Open the file to look. What is wrong with it ends the command, with words."""
+def reading(db: Path, control: Path | None = None, *, as_json: bool = False) -> Iterator[Reader]:
+    """Open a file to read. A problem with it ends the command, with words."""
     if not db.is_file():
         raise Stopped(Exit.WRONG, f"{db}: there is no such file.")
     try:
         with readable(db), closing(open_reader(str(db))) as reader, reader.snapshot():
-            yield Look(reader, db, owner_of(db))
+            yield Reader(reader, db, owner_of(db), control, as_json=as_json)
     except StorageError as error:
         raise Stopped(Exit.WRONG, str(error)) from None

@@ -1,4 +1,4 @@
-"""How a command ends: one table for all of them. `docs/cli.md` shows it; a test compares."""
+"""The exit codes of all commands, in one table. `docs/cli.md` shows it; a test compares."""
 
 from collections.abc import Mapping
 from enum import IntEnum

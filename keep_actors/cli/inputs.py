@@ -1,4 +1,4 @@
-"""What the commands for authors are given, scripts and connectors, and how they speak."""
+"""Inputs of the commands for authors: scripts and connectors."""
 
 import sys
 from collections.abc import Callable
@@ -11,6 +11,14 @@ if TYPE_CHECKING:
     from keep_actors.connectors import Connector
 
 F = TypeVar("F", bound=Callable[..., Any])
+
+sandbox_option = click.option(
+    "--sandbox",
+    type=click.Choice(["jailed", "weak", "thread"]),
+    default="jailed",
+    show_default=True,
+    help="Only `jailed` is for scripts that are not trusted.",
+)
 
 
 def connector_options(command: F) -> F:
@@ -28,24 +36,13 @@ def connector_options(command: F) -> F:
     return named(installed(command))
 
 
-def sandbox_option(command: F) -> F:
-    """`--sandbox`, as in `keep run`."""
-    return click.option(
-        "--sandbox",
-        type=click.Choice(["jailed", "weak", "thread"]),
-        default="jailed",
-        show_default=True,
-        help="Only `jailed` is for scripts that are not trusted.",
-    )(command)
-
-
 def script_file(**more: Any) -> Any:
     """The type of an argument that names a script."""
     return click.Path(exists=True, dir_okay=False, path_type=Path, **more)
 
 
 def connectors_from(specs: tuple[str, ...], discovered: bool) -> "list[Connector]":
-    """The connectors that were named. What cannot be had is a wrong use of the command."""
+    """The connectors that were named. One that cannot be loaded is a wrong use of the command."""
     from keep_actors.connectors import ConnectorDefinitionError, ConnectorLoadError, discover, load
 
     try:
@@ -58,8 +55,8 @@ def connectors_from(specs: tuple[str, ...], discovered: bool) -> "list[Connector
 
 
 def _import_from_here_last() -> None:
-    """Let `--connectors` name a module of the folder that one is in. Behind everything that is installed: who put an
-    `asyncio.py` into a folder of downloads does not get it executed by whoever looks at a script there."""
+    """Let `--connectors` name a module of the current folder. Behind everything that is installed: an `asyncio.py` in a
+    folder of downloads is not executed because somebody checks a script there."""
     here = str(Path.cwd())
     if here not in sys.path:
         sys.path.append(here)

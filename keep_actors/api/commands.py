@@ -1,0 +1,395 @@
+"""Every action of a person, and every question to a running runtime: one declaration each.
+
+A declaration has the fields with their words, the type of the answer, and what it needs. `Keep` has a method of the
+same name and fields; the control socket and the command line are derived from the declaration. Loads no runtime and no
+connector.
+"""
+
+from typing import Annotated, Any, ClassVar, Final, Generic, Literal, TypeVar, get_args
+
+import msgspec
+from msgspec import Meta
+
+from keep_actors.api.verdicts import VERDICTS, Escalation, GivenVerdict, PersonVerdict
+from keep_actors.api.views import ApprovalQuestion
+from keep_actors.policy import Grant
+from keep_storage.ids import Millis
+from keep_storage.model import Event, Item, ItemState, Json, Mutation, Workflow
+from keep_storage.operations import (
+    AmendResult,
+    ArchiveWorkflow,
+    ClearWorkflowError,
+    Operation,
+    PauseWorkflow,
+    RejectMutation,
+    ResumeWorkflow,
+    RunNow,
+    SkipEvent,
+    UnarchiveWorkflow,
+)
+
+VERSION: Final = 1
+"""Version of the declarations: two processes that talk to each other compare it."""
+
+T_co = TypeVar("T_co", covariant=True)
+
+_WorkflowName = Annotated[str, Meta(description="The workflow, by name or id.")]
+_OneWorkflow = Annotated[str | None, Meta(description="Only of this one, by name or id.")]
+_By = Annotated[str, Meta(description="Who says so, for the journal.")]
+_Why = Annotated[str, Meta(description="The reason, for the journal.")]
+_Drop = Annotated[
+    list[str], Meta(description="Skip the events that wait in a topic that the script no longer declares.")
+]
+_Move = Annotated[dict[str, str], Meta(description="Move them to a topic that it declares.")]
+_Version = Annotated[int | None, Meta(description="That of the mutation you looked at: refused if it has changed.")]
+
+
+class Deployed(msgspec.Struct, frozen=True):
+    """The version of a workflow that runs now."""
+
+    workflow_id: str
+    name: str
+    version: str
+    """`major.minor`."""
+
+
+class Answered(msgspec.Struct, frozen=True):
+    """The outcome of an answer to several questions at once."""
+
+    done: list[Mutation]
+    refused: dict[str, str]
+    """By approval, why its answer did not count: another was first, or it has expired."""
+
+
+class Command(msgspec.Struct, Generic[T_co], frozen=True, kw_only=True, tag_field="do", forbid_unknown_fields=True):
+    """An action or a question, answered with a `T`. Its tag is the name of the method of `Keep` that carries it out."""
+
+    needs_runtime: ClassVar[bool] = True
+    """False: it may be written into a file that no runtime owns."""
+
+    v: int = VERSION
+
+    @property
+    def method(self) -> str:
+        return str(self.__struct_config__.tag)
+
+    @property
+    def fields(self) -> dict[str, Any]:
+        """The arguments of the method."""
+        return {name: getattr(self, name) for name in self.__struct_fields__ if name != "v"}
+
+    @classmethod
+    def answer_type(cls) -> Any:
+        """The `T`, to decode an answer."""
+        [declared] = get_args(cls.__orig_bases__[0])  # type: ignore[attr-defined]  # every generic class has it
+        return declared
+
+
+class Change(Command[T_co], Generic[T_co], frozen=True, kw_only=True):
+    """A command that is one operation of the storage. Names in it are ids by the time it is written."""
+
+    def operation(self, now: Millis, /) -> Operation[T_co]:
+        raise NotImplementedError
+
+
+class WorkflowChange(Change[T_co], Generic[T_co], frozen=True, kw_only=True):
+    """A change of one workflow."""
+
+    workflow: _WorkflowName
+
+
+class MutationChange(Change[T_co], Generic[T_co], frozen=True, kw_only=True):
+    """A change of one recorded call that has, or gets, a result."""
+
+    mutation_id: Annotated[str, Meta(description="The recorded call.")]
+    result: Annotated[Any, Meta(description="What the call returned.")] = None
+    by: _By
+    why: _Why = ""
+    version: _Version = None
+
+    def result_text(self) -> Json:
+        return msgspec.json.encode(self.result).decode()
+
+
+# Scripts.
+
+
+class DeployScript(Command[Deployed], frozen=True, kw_only=True, tag="deploy"):
+    """Check a script and make it the one that runs."""
+
+    source: str
+    workflow: Annotated[
+        str | None, Meta(description="As a version of this one, by name or id; never as a new one.")
+    ] = None
+    new: Annotated[bool | None, Meta(description="As a new workflow: refused if one has its name.")] = None
+    author: Annotated[str, Meta(description="Whose script it is. By another than before: a new major version.")] = ""
+    grants: list[Grant] | Literal["declared"] = []
+    """`declared`: everything that the script names."""
+    timezone: Annotated[
+        str | None, Meta(description="The time zone of cron schedules: UTC at first, then what it was.")
+    ] = None
+    major: Annotated[bool, Meta(description="A new major version: it begins without permissions.")] = False
+    drop: _Drop = []
+    move: _Move = {}
+    by: _By = ""
+
+
+class Rollback(Command[Deployed], frozen=True, kw_only=True, tag="rollback"):
+    """Make an earlier VERSION of the script run again. Events and states stay.
+
+    If events wait in a topic that it does not declare, say what becomes of them; on a terminal you are asked.
+    """
+
+    workflow: _WorkflowName
+    version: str
+    drop: _Drop = []
+    move: _Move = {}
+    by: _By = ""
+
+
+class AcceptRepair(Command[Deployed], frozen=True, kw_only=True, tag="accept_repair"):
+    """Let the proposed repair run: VERSION is the one that was shown; another one is refused."""
+
+    workflow: _WorkflowName
+    version: str
+    by: _By
+
+
+class RefuseRepair(Command[Workflow], frozen=True, kw_only=True, tag="refuse_repair"):
+    """Send the proposed repair back, with the reason. It counts as an attempt."""
+
+    workflow: _WorkflowName
+    by: _By
+    why: Annotated[str, Meta(description="The reason, for the maintainer and the journal.")]
+
+
+# Workflows.
+
+
+class Pause(WorkflowChange[Workflow], frozen=True, kw_only=True, tag="pause"):
+    """Start no more runs of a workflow, and make no more calls. Events are kept.
+
+    A call that is on its way finishes, and its run stops before the next one.
+    """
+
+    needs_runtime = False
+    by: _By = ""
+
+    def operation(self, _: Millis) -> PauseWorkflow:
+        return PauseWorkflow(self.workflow, self.by)
+
+
+class Resume(WorkflowChange[Workflow], frozen=True, kw_only=True, tag="resume"):
+    """Run a paused workflow again. An error that waits for a person is not cleared by this."""
+
+    needs_runtime = False
+    by: _By = ""
+
+    def operation(self, _: Millis) -> ResumeWorkflow:
+        return ResumeWorkflow(self.workflow, self.by)
+
+
+class Archive(WorkflowChange[Workflow], frozen=True, kw_only=True, tag="archive"):
+    """End a workflow. Its history stays readable, its name is free again, and nothing is added to it.
+
+    It makes no further call, and the calls that wait for approval are rejected. A call that is in flight, or whose
+    outcome is unknown, is still looked into, shown by `keep attention`, and can be answered. `keep unarchive` brings
+    the workflow back.
+    """
+
+    by: _By = ""
+
+    def operation(self, _: Millis) -> ArchiveWorkflow:
+        return ArchiveWorkflow(self.workflow, self.by)
+
+
+class Unarchive(WorkflowChange[Workflow], frozen=True, kw_only=True, tag="unarchive"):
+    """Bring an archived workflow back, paused: `keep resume` has it run again.
+
+    By its name the newest archived one is meant. Refused while another workflow has its name: archive that one first.
+    """
+
+    needs_runtime = False
+    by: _By = ""
+
+    def operation(self, _: Millis) -> UnarchiveWorkflow:
+        return UnarchiveWorkflow(self.workflow, self.by)
+
+
+class ClearError(WorkflowChange[Workflow], frozen=True, kw_only=True, tag="clear_error"):
+    """Say "I fixed it": the workflow goes on. Refused while the error is a question about a recorded call."""
+
+    needs_runtime = False
+    by: _By
+    why: _Why = ""
+
+    def operation(self, _: Millis) -> ClearWorkflowError:
+        return ClearWorkflowError(self.workflow, self.by, self.why)
+
+
+class RunAtOnce(WorkflowChange[Workflow], frozen=True, kw_only=True, tag="run_now"):
+    """Run every producer and every job of a workflow now, whatever its schedule. Refused while a run is active."""
+
+    by: _By = ""
+
+    def operation(self, _: Millis) -> RunNow:
+        return RunNow(self.workflow, self.by)
+
+
+class StopRun(Command[str], frozen=True, kw_only=True, tag="stop_run"):
+    """End the active run of a workflow at its next call. What it did stays done.
+
+    Its handler runs again at its next time; a consumer when something new comes, or after the longest wait between two
+    tries. `keep pause` stops the run too, and starts no other. Refused if no run is active.
+    """
+
+    workflow: _WorkflowName
+    run_id: Annotated[
+        str | None, Meta(description="The run that is meant, by id or its beginning: refused if another is active.")
+    ] = None
+    by: _By = ""
+    why: _Why = ""
+
+
+# Events and items.
+
+
+class PublishEvent(Command[tuple[Event, ...]], frozen=True, kw_only=True, tag="publish"):
+    """Put an event into a topic, as a webhook would. A message id that is there already is the same event."""
+
+    workflow: _WorkflowName
+    topic: str
+    message_id: str
+    title: Annotated[str, Meta(description="What people see; the message id unless it is said.")]
+    payload: Annotated[Any, Meta(description="What the script is given; null unless said.")] = None
+
+
+class SkipPendingEvent(WorkflowChange[Event], frozen=True, kw_only=True, tag="skip_event"):
+    """Skip a pending event: no run will take it. One that a run holds is refused."""
+
+    topic: str
+    message_id: str
+    by: _By = ""
+    why: _Why = ""
+
+    def operation(self, _: Millis) -> SkipEvent:
+        return SkipEvent(self.workflow, self.topic, self.message_id, self.by, self.why)
+
+
+class SkipItems(Command[list[Item]], frozen=True, kw_only=True, tag="skip_items"):
+    """Skip logical items of a job: like those that are done, they change nothing outside any more.
+
+    These items, or all in a state; with both, these as long as they are in it.
+    """
+
+    workflow: _WorkflowName
+    item_ids: list[str] | None = None
+    state: ItemState | None = None
+    by: _By
+    why: _Why = ""
+
+
+class ReprocessItems(Command[list[Item]], frozen=True, kw_only=True, tag="reprocess_items"):
+    """Have logical items of a job processed again: the next attempt shares nothing with those before.
+
+    These items, or all in a state; with both, these as long as they are in it.
+    """
+
+    workflow: _WorkflowName
+    item_ids: list[str] | None = None
+    state: ItemState | None = None
+    by: _By
+    why: _Why = ""
+
+
+# Permissions and recorded calls.
+
+
+class GivePermission(Command[Workflow], frozen=True, kw_only=True, tag="grant"):
+    """Give a workflow a permission, or change one. An error about this permission is cleared."""
+
+    workflow: _WorkflowName
+    grant: Grant
+    by: _By
+
+
+class TakePermission(Command[Workflow], frozen=True, kw_only=True, tag="revoke"):
+    """Take a permission back. What it covered is refused from the next call on, also in a run that is active.
+
+    A call that waits for approval can still be approved; `keep reject` refuses it.
+    """
+
+    workflow: _WorkflowName
+    permission: str
+    by: _By
+
+
+class Approvals(Command[list[ApprovalQuestion]], frozen=True, kw_only=True, tag="approvals"):
+    """The calls that wait for approval. Only a runtime has the connectors, which know the permission of each call."""
+
+    workflow: _OneWorkflow = None
+    permission: str | None = None
+
+
+class ApproveCall(Command[Mutation], frozen=True, kw_only=True, tag="approve"):
+    """Allow a recorded call: exactly it is made."""
+
+    approval_id: str
+    by: _By
+    why: _Why = ""
+
+
+class RejectCall(Change[Mutation], frozen=True, kw_only=True, tag="reject"):
+    """Refuse a recorded call: it is not made."""
+
+    needs_runtime = False
+    approval_id: str
+    by: _By
+    why: _Why = ""
+    retry: Annotated[
+        bool, Meta(description="Have a fresh run prepare again, instead of skipping the events or the item.")
+    ] = False
+
+    def operation(self, _: Millis) -> RejectMutation:
+        return RejectMutation(self.approval_id, self.by, self.why, retry=self.retry)
+
+
+class Unknowns(Command[list[Escalation]], frozen=True, kw_only=True, tag="unknowns"):
+    """The calls whose outcome is unknown. Only a runtime has the connectors, which say how to check."""
+
+    workflow: _OneWorkflow = None
+
+
+class Resolve(MutationChange[Mutation], frozen=True, kw_only=True, tag="resolve"):
+    """Say what became of a call whose outcome is unknown."""
+
+    needs_runtime = False
+    verdict: PersonVerdict
+
+    def operation(self, now: Millis) -> Operation[Mutation]:
+        said = GivenVerdict(self.mutation_id, self.result_text(), self.by, self.why, self.version, now)
+        return VERDICTS[self.verdict].operation(said)
+
+
+class Amend(MutationChange[Mutation], frozen=True, kw_only=True, tag="amend"):
+    """Put right the result that a person gave with `happened`."""
+
+    needs_runtime = False
+    result: Annotated[Any, Meta(description="What the call returned.")]
+
+    def operation(self, _: Millis) -> AmendResult:
+        return AmendResult(self.mutation_id, self.result_text(), self.by, self.why, self.version)
+
+
+class ParameterNames(Command[dict[str, list[str]]], frozen=True, kw_only=True, tag="parameter_names"):
+    """The parameters of methods in the order of their signatures, which only the connectors of a runtime know."""
+
+    calls: list[str]
+
+
+COMMANDS: Final[tuple[type[Command[Any]], ...]] = tuple(
+    each
+    for each in globals().values()
+    if isinstance(each, type) and issubclass(each, Command) and each.__struct_config__.tag is not None
+)
+"""Every declaration above: the closed table that the control socket and its tests go by."""

@@ -1,0 +1,138 @@
+"""Commands that are one declared action on a workflow: their options and their help come from the declaration."""
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import click
+import msgspec
+
+from keep_actors.api import commands
+from keep_actors.api.commands import Command
+from keep_actors.cli.options import changes, help_of, json_value, workflow_argument
+from keep_actors.cli.reader import Reader, reading
+from keep_actors.cli.terminal import plain, show
+from keep_actors.cli.typed import line
+from keep_actors.cli.write_path import ANSWER_S, WritePath
+from keep_storage.model import Workflow
+
+T = TypeVar("T", bound=msgspec.Struct)
+
+
+def _action(
+    declared: Callable[..., Command[T]],
+    said: Callable[[T, dict[str, Any]], str],
+    *examples: str,
+    find: Callable[[Reader, str], Workflow] = Reader.workflow,
+    timeout_s: float | None = ANSWER_S,
+    **spelled: str,
+) -> click.Command:
+    """A command that finds its workflow, has the action carried out, and says what became of it.
+
+    `said` is given the answer, and what was typed.
+    """
+
+    @workflow_argument(archived=find is Reader.archived)
+    @changes(declared, "workflow", **spelled)
+    def carry_out(path: WritePath, workflow: str, **typed: Any) -> None:
+        with reading(path.db) as look:
+            found = find(look, workflow).id
+        answer = path.ask(declared(workflow=found, by=path.by, **typed), timeout_s=timeout_s)
+        path.done(answer, said(answer, {"db": path.db, **typed}))
+
+    return click.command(help=help_of(declared, *examples))(carry_out)
+
+
+def _is_now(answer: Workflow, _: object) -> str:
+    return f"{answer.name} is {answer.status}."
+
+
+pause = _action(commands.Pause, _is_now, 'pause "mail to sheets"', find=Reader.living)
+resume = _action(commands.Resume, _is_now, 'resume "mail to sheets"', find=Reader.living)
+archive = click.confirmation_option(prompt="End this workflow?", help="Do not ask.")(
+    _action(commands.Archive, _is_now, 'archive "mail to sheets" --yes')
+)
+unarchive = _action(
+    commands.Unarchive,
+    lambda answer, typed: f"{_is_now(answer, typed)} To have it run: {line(typed['db'], 'resume', answer.id)}",
+    'unarchive "mail to sheets"',
+    find=Reader.archived,
+)
+clear_error = _action(
+    commands.ClearError,
+    lambda answer, _: f"{answer.name} goes on: its error is cleared.",
+    'clear-error "mail to sheets" --why "signed in again"',
+)
+run_now = _action(
+    commands.RunAtOnce,
+    lambda answer, _: f"The producers and jobs of {answer.name} are due now.",
+    'run-now "mail to sheets"',
+    find=Reader.living,
+)
+revoke = _action(
+    commands.TakePermission,
+    lambda answer, typed: f"{answer.name} may not call {typed['permission']} any more.",
+    'revoke "mail to sheets" gmail.send',
+)
+skip_event = _action(
+    commands.SkipPendingEvent,
+    lambda answer, _: f"{answer.message_id} is {answer.status}.",
+    'skip-event "mail to sheets" email.received m-17 --why spam',
+)
+accept_repair = _action(
+    commands.AcceptRepair,
+    lambda answer, _: f"{answer.name} runs version {answer.version}.",
+    'repair accept "mail to sheets" 1.3',
+    timeout_s=None,
+)
+refuse_repair = _action(
+    commands.RefuseRepair,
+    lambda answer, _: f"The repair of {answer.name} is refused.",
+    'repair refuse "mail to sheets" --why "it drops the amount"',
+    why="--why",
+)
+
+
+class RunEnding(msgspec.Struct, frozen=True):
+    """A run that ends at its next call."""
+
+    workflow_id: str
+    run_id: str
+
+
+@click.command(
+    help=help_of(commands.StopRun, 'stop digest --why "the wrong list"', "stop digest --run run_018f"),
+)
+@changes(commands.StopRun, run_id="--run")
+def stop(path: WritePath, workflow: str, run_id: str | None, why: str) -> None:
+    with reading(path.db) as look:
+        found = look.workflow(workflow)
+        wanted = look.one_id("run", run_id, "run") if run_id is not None else None
+    command = commands.StopRun(workflow=found.id, run_id=wanted, by=path.by, why=why)
+    ending = RunEnding(found.id, path.ask(command))
+    path.done(ending, f"Run {ending.run_id} of {found.name} ends at its next call. What it did stays done.")
+
+
+@click.command(
+    help=help_of(
+        commands.PublishEvent,
+        """publish orders order.paid o-1 --title "Order o-1" --payload '{"total": 12}'""",
+        "publish orders order.paid o-2 --payload @order.json",
+    )
+)
+@click.option("--title", help="What people see; the message id unless it is said.")
+@changes(commands.PublishEvent, "title")
+def publish(
+    path: WritePath, workflow: str, topic: str, message_id: str, title: str | None, payload: str | None
+) -> None:
+    value = json_value(payload or "null", "--payload")
+    with reading(path.db) as look:
+        found = look.living(workflow).id
+    events = path.ask(
+        commands.PublishEvent(
+            workflow=found, topic=topic, message_id=message_id, title=title or message_id, payload=value
+        )
+    )
+    for event in events:
+        path.done(event, f"{event.message_id} is {event.status} in {topic}.")
+    if not events and not path.as_json:
+        show(plain(f"{message_id} was in {topic} already, as it is."))
