@@ -390,6 +390,6 @@ class ParameterNames(Command[dict[str, list[str]]], frozen=True, kw_only=True, t
 COMMANDS: Final[tuple[type[Command[Any]], ...]] = tuple(
     each
     for each in globals().values()
-    if isinstance(each, type) and issubclass(each, Command) and each.__struct_config__.tag is not None
+    if isinstance(each, type) and issubclass(each, Command) and not each.__subclasses__()
 )
 """Every declaration above: the closed table that the control socket and its tests go by."""

@@ -130,7 +130,7 @@ def test_all_needs_a_yes_where_nobody_can_be_asked_and_says_what_it_is_about(des
     assert "Reject 6 calls (3 of shop.ship in asks, 2 of shop.refund in refunds, 1 of shop.ship in other)?" in said
     assert "What they are about is skipped." in said
     assert "say --yes" in said
-    assert "A fresh run prepares anew." in desk.run("reject", "--all", "--retry", code=Exit.USAGE).stderr
+    assert "A fresh run prepares again." in desk.run("reject", "--all", "--retry", code=Exit.USAGE).stderr
     assert len(desk.asked("asks")) == 3
 
 

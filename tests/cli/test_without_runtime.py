@@ -247,7 +247,7 @@ def test_a_stale_verdict_and_one_that_makes_no_sense_are_refused(box: Box) -> No
     words = ("resolve", "--workflow", "lost")
     assert "it changed since you looked" in box.run(*words, "skip", "--version", "7", code=Exit.WRONG).stderr
     assert "has no way to check" in box.run(*words, "try-again", code=Exit.WRONG).stderr
-    assert "Only what happened has a result" in box.run(*words, "skip", "--result", "1", code=Exit.USAGE).stderr
+    assert "--result is only valid with `happened`" in box.run(*words, "skip", "--result", "1", code=Exit.USAGE).stderr
     assert "is no JSON" in box.run(*words, "happened", "--result", "{", code=Exit.USAGE).stderr
     assert "cannot be read" in box.run(*words, "happened", "--result", "@none", code=Exit.USAGE).stderr
     assert "one of happened" in box.run(*words, "perhaps", code=Exit.USAGE).stderr
@@ -354,7 +354,7 @@ def test_a_call_that_a_killed_process_left_behind_can_be_settled_without_a_runti
         process.kill()
     box = Box(shell.db)
     looked = box.run("attention")
-    assert "1 run(s) were under way when the last runtime ended" in looked.stderr
+    assert "1 run(s) were active when the last runtime ended" in looked.stderr
     assert "is applied" in box.run("resolve", "--workflow", "hangs", "happened").stdout
     assert shell.shipped == ["hangs1"]
     assert box.states("hangs") == ["reserved"], "its `next` runs with the next start"

@@ -63,12 +63,15 @@ async def controlled(db: Path) -> AsyncIterator[Keep]:
 @asynccontextmanager
 async def served(db: Path, patience: Patience) -> AsyncIterator[Path]:
     """A runtime with a server of so much patience."""
-    async with keep_actors.open(db, sandbox="thread") as keep, anyio.create_task_group() as tasks:
+    async with (
+        listening(place_of(db)) as listener,
+        keep_actors.open(db, sandbox="thread") as keep,
+        anyio.create_task_group() as tasks,
+    ):
         await keep.deploy(SCRIPT)
-        async with listening(place_of(db)) as listener:
-            await tasks.start(Server(listener, patience).run, keep)
-            yield db
-            tasks.cancel_scope.cancel()
+        await tasks.start(Server(listener, patience).run, keep)
+        yield db
+        tasks.cancel_scope.cancel()
 
 
 async def in_thread(function: Callable[[], T]) -> T:
