@@ -101,13 +101,14 @@ class Server:
                     tasks.start_soon(self._serve, keep, stream)
 
     async def _serve(self, keep: Keep, stream: SocketStream) -> None:
-        self._connections += 1
-        try:
-            async with stream:
+        async with stream:
+            self._connections += 1
+            try:
                 with attempt() as tried:
                     await self._converse(keep, stream)
-        finally:
-            self._connections -= 1
+            finally:
+                # Before it is closed: a client that has its answer may come back at once.
+                self._connections -= 1
         if tried.error is not None and not isinstance(tried.error, _CLIENT_GONE):
             log.error("A conversation over the control socket failed.", exc_info=tried.error)
 

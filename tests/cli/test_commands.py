@@ -12,6 +12,7 @@ import click
 import pytest
 
 import keep_actors
+from keep_actors.api.commands import COMMANDS
 from keep_actors.cli.exit_codes import MEANING
 from keep_actors.cli.main import main
 from keep_actors.control.server import Patience
@@ -43,6 +44,12 @@ def test_the_documentation_lists_exactly_the_commands_there_are() -> None:
     listed = [row[0].strip("`").removeprefix("keep ") for row in rows("command")]
     assert sorted(listed) == main.list_commands(CONTEXT)
     assert len(set(listed)) == len(listed)
+
+
+def test_the_documentation_says_which_commands_are_written_without_a_runtime() -> None:
+    written = {row[0].strip("`").removeprefix("keep ") for row in rows("command") if "is written" in row[2]}
+    declared = {str(each.__struct_config__.tag).replace("_", "-") for each in COMMANDS if not each.needs_runtime}
+    assert written == declared
 
 
 def test_the_table_of_exit_codes_is_that_of_the_code() -> None:

@@ -223,7 +223,7 @@ async def test_calls_that_wait_are_found_by_permission_and_a_run_that_is_not_the
         assert await in_thread(lambda: ask(db, asked)) == await keep.approvals()
         other = Approvals(workflow="adds", permission="fake.search")
         assert await in_thread(lambda: ask(db, other)) == []
-        with pytest.raises(CommandRefused, match=r"No run of workflow .* is under way") as refused:
+        with pytest.raises(CommandRefused, match=r"No run of workflow .* is active") as refused:
             await in_thread(lambda: ask(db, StopRun(workflow="adds", by="ann")))
         assert refused.value.error.reason == "run_not_active"
         await keep.archive("adds", by="ann")
