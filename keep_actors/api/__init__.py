@@ -1,1 +1,1 @@
-"""`Keep`, the commands of people, and the views they are shown."""
+"""Actions and questions that an embedding service, the command line and the control socket have for a runtime."""

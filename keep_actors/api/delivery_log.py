@@ -1,4 +1,4 @@
-"""What people were told, for whoever asks: each notice with how it went at each sink. Reads only."""
+"""Notices that were sent, each with the result at each sink. Reads only."""
 
 import msgspec
 
@@ -11,7 +11,7 @@ from keep_storage.transaction import Queries
 
 
 class Sent(msgspec.Struct, frozen=True):
-    """How it went with one sink."""
+    """The delivery to one sink."""
 
     sink: str
     says: Says
@@ -20,9 +20,9 @@ class Sent(msgspec.Struct, frozen=True):
     next_attempt_at: Millis | None
     """None also while it waits for the sink to be told that somebody is needed."""
     problem: str
-    """What was wrong with the last attempt."""
+    """The problem of the last attempt."""
     at: Millis | None
-    """When it was delivered, or given up."""
+    """The time when it was delivered, or given up."""
 
 
 class Told(msgspec.Struct, frozen=True):

@@ -58,7 +58,7 @@ def _escalation(q: Queries, catalog: Catalog, row: AttentionRow) -> Escalation |
 
 
 def _verdicts(mutation: Mutation) -> list[OpenVerdict]:
-    """None while the call is being made: nobody can tell before it has ended."""
+    """None while the call is being made: its outcome is open before it has ended."""
     if mutation.status is MutationStatus.IN_FLIGHT:
         return []
     may_try_again = mutation.reconcilable and mutation.status is MutationStatus.INDETERMINATE

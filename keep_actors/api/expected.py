@@ -1,4 +1,4 @@
-"""What a call returns: its type in words, an example, and whether what a person says it returned fits. Pure."""
+"""The result of a call: its type in words, an example, and a check of the result that a person gives. Pure."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -21,12 +21,12 @@ _TEXTS: Final[Mapping[str, str]] = {
 }
 """An example of a text that has to look like something."""
 _PLAIN_TEXTS: Final = ("text", "2026-01-31T09:00:00Z", "09:00:00")
-"""What a plain text is in an example, the first that fits: msgspec gives no format for times without a zone."""
+"""Plain texts for an example, the first that fits: msgspec gives no format for times without a zone."""
 _FAR: Final = 1_000_000
 
 
 class Expected(msgspec.Struct, frozen=True):
-    """What a call returns."""
+    """The result of a call."""
 
     type: str
     """As in TypeScript: `{ rowId: string }`."""
@@ -35,7 +35,7 @@ class Expected(msgspec.Struct, frozen=True):
 
 
 def expected_of(signature: Signature) -> Expected:
-    """What a method of this signature returns."""
+    """The result of a method with this signature."""
     [schema], structs = msgspec.json.schema_components([signature.result_type], ref_template="{name}")
     tried = (_fitting(signature, _Examples(structs, text).of(schema)) for text in _PLAIN_TEXTS)
     return Expected(_written_out(schema, structs), next((each for each in tried if each), ""))

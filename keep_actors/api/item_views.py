@@ -1,4 +1,4 @@
-"""What people see of the items of jobs: where each stands, what every attempt did, what they can do. Reads only."""
+"""Items of jobs for people: the state of each, the calls of every attempt, and what can be done. Reads only."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -17,7 +17,7 @@ class ItemView(msgspec.Struct, frozen=True):
     """An item of a job, as its current attempt has it."""
 
     item_id: str
-    """What the script calls it: `after` of the next page."""
+    """The script's id for it: `after` of the next page."""
     title: str
     """The script's own words."""
     state: ItemState
@@ -29,7 +29,7 @@ class ItemView(msgspec.Struct, frozen=True):
     """The last run that entered it."""
     error: str
     at: Millis
-    """When it last changed."""
+    """The time of its last change."""
 
 
 class ItemAttempt(msgspec.Struct, frozen=True):
@@ -42,11 +42,11 @@ class ItemAttempt(msgspec.Struct, frozen=True):
     error: str
     began_at: Millis
     at: Millis
-    """When it last changed."""
+    """The time of its last change."""
     runs: list[str]
     """The runs that entered it before it was finished, oldest first. Of a very old one the first may be missing."""
     calls: list[Output]
-    """What it did outside, or was to do, oldest first."""
+    """Its calls that change something outside, oldest first."""
 
 
 class ItemHistory(msgspec.Struct, frozen=True):
@@ -56,11 +56,11 @@ class ItemHistory(msgspec.Struct, frozen=True):
     item: ItemView
     attempts: list[ItemAttempt]
     can_do: str
-    """What a person can do about it."""
+    """The actions that a person has."""
 
 
 ITEMS_AT_ONCE_MAX: Final = 1_000
-"""How many can be skipped or reprocessed at once: all workflows wait for the one transaction that does it."""
+"""The most that can be skipped or reprocessed at once: all workflows wait for the one transaction that does it."""
 
 SKIPPABLE: Final = frozenset({ItemState.FAILED, ItemState.NEEDS_ATTENTION, ItemState.PROCESSING})
 """All items in one of these states can be asked to be skipped."""
@@ -74,7 +74,7 @@ CAN_DO: Final[Mapping[ItemState, str]] = {
     ItemState.SKIPPED: "Nothing: it was skipped. Reprocess it to have it done after all.",
     ItemState.NEEDS_ATTENTION: "Look at its calls; then skip or reprocess it, and clear the error of the workflow.",
 }
-"""What a person can do about an item in this state."""
+"""The actions of a person on an item in this state."""
 
 assert set(CAN_DO) == set(ItemState), "every state says what can be done"
 

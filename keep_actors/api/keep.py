@@ -1,7 +1,7 @@
-"""`Keep`: what an embedding service holds. Everything that can be asked of a runtime, and nothing that it is made of.
+"""`Keep`: the runtime as an embedding service holds it, with a method for each action and each question.
 
-Workflows are named by their id or by the name that their script declares. What is refused raises `Rejected` with a
-reason, and then nothing changed.
+Workflows are named by their id or by the name that their script declares. A refused action raises `Rejected`
+with a reason, and changes nothing.
 """
 
 from collections.abc import Iterable, Mapping
@@ -79,7 +79,7 @@ class Keep(KeepAnswers):
         move: Mapping[str, str] | None = None,
         by: str = "",
     ) -> Deployed:
-        """Check a script and make it the one that runs. Waits for the run that is under way, if there is one.
+        """Check a script and make it the one that runs. Waits for the active run, if there is one.
 
         The first script with a name makes a new workflow, version 1.0, and starts it unless `start` is false. A changed
         script becomes the next minor version (the next major one with `major`) of the `workflow` that is named, by id
@@ -154,7 +154,7 @@ class Keep(KeepAnswers):
         return await self._activate(workflow, activate)
 
     async def pause(self, workflow: str, *, by: str = "") -> Workflow:
-        """Start no more runs, and make no more calls: a call that is on its way comes to its end, and its run stops
+        """Start no more runs, and make no more calls: a call that is on its way finishes, and its run stops
         before the next one. Events are kept.
 
         ```python
@@ -200,10 +200,10 @@ class Keep(KeepAnswers):
         return await self._change(commands.Unarchive(workflow=named, by=by))
 
     async def stop_run(self, workflow: str, *, run_id: str | None = None, by: str = "", why: str = "") -> str:
-        """End the run that is under way at its next call: what it did stays done. Returns its id.
+        """End the active run at its next call: what it did stays done. Returns its id.
 
         Its handler runs again at its next time; a consumer when something new comes, or after the longest wait between
-        two tries (`Policy.retry.cap_ms`). Refused if no run is under way, or another one than `run_id`.
+        two tries (`Policy.retry.cap_ms`). Refused if no run is active, or another one than `run_id`.
 
         ```python
         await keep.stop_run("digest", by="alice", why="the wrong list")
@@ -252,11 +252,11 @@ class Keep(KeepAnswers):
         result: object = None,
         version: int | None = None,
     ) -> Mutation:
-        """Say what became of a call whose outcome nobody knows: the workflow goes on from there.
+        """Say what became of a call whose outcome is unknown: the workflow goes on from there.
 
         `happened` (with the `result` that `next` is given), `did_not_happen` (the events are released, and a fresh run
-        takes them), `skip` (the events are skipped, and `next` is told so) or `try_again` (the connector is asked anew,
-        if it can tell). `version` is that of the mutation you looked at: if it has changed since, or if somebody was
+        takes them), `skip` (the events are skipped, and `next` is told so) or `try_again` (the connector is asked
+        again, if it can tell). `version` is that of the mutation you looked at: if it has changed since, or if somebody was
         first, this is refused. The `result` has to be what the connector's method returns (`unknowns` shows the type
         and an example): `ResultRefused` says what does not fit, and then nothing was written. So does it if this
         runtime has no such connector. Until `next` has used it, `amend` puts it right.
@@ -277,7 +277,7 @@ class Keep(KeepAnswers):
         """Put right the result that a person gave with `happened`, as long as `next` has not used it.
 
         Checked as in `resolve`, and refused once `next` has run with it, or a run has entered its item again: also for
-        a run that is under way now, for whose end this waits. The journal has both results, `by` and `why`.
+        a run that is active now, for whose end this waits. The journal has both results, `by` and `why`.
 
         ```python
         await keep.amend(mutation_id, result={"rowId": "r8"}, by="alice", why="I misread the sheet")

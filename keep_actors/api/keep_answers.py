@@ -1,4 +1,4 @@
-"""What people answer a runtime that asks: may this be called, may this be made, may this script run. Part of `Keep`."""
+"""Answers to the questions of a runtime, about permissions, recorded calls and repairs. Part of `Keep`."""
 
 from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
@@ -77,7 +77,7 @@ class KeepAnswers(KeepItems):
     async def reject(self, approval_id: str, *, by: str, why: str = "", retry: bool = False) -> Mutation:
         """Refuse a recorded call: its events (or its item) are skipped, and `next` is told so with the reason.
 
-        With `retry` the events are released instead, and a fresh run prepares anew.
+        With `retry` the events are released instead, and a fresh run prepares again.
 
         ```python
         for question in await keep.approvals():

@@ -1,4 +1,4 @@
-"""What people do with the items of jobs, one or many at a time: the part of `Keep` that is about items.
+"""Actions on the items of jobs, one or many at a time. Part of `Keep`.
 
 Many are one transaction: all of them or none.
 """
@@ -29,7 +29,7 @@ _WORDS: Final[Mapping[_Change, str]] = {SkipItem: "skip", ReprocessItem: "reproc
 
 
 class KeepItems(KeepReads):
-    """What people do with items."""
+    """Actions on items."""
 
     def __init__(self, host: Host, directory: Directory[Message], committed: Signal) -> None:
         super().__init__(host, committed)
@@ -46,7 +46,7 @@ class KeepItems(KeepReads):
         return item
 
     async def reprocess_item(self, workflow: str, item_id: str, *, by: str = "", why: str = "") -> Item:
-        """Have a logical item processed anew: the next attempt shares nothing with those before.
+        """Have a logical item processed again: the next attempt shares nothing with those before.
 
         ```python
         await keep.reprocess_item("digest", "customer-7", by="alice", why="the address was wrong")
@@ -85,7 +85,7 @@ class KeepItems(KeepReads):
         by: str,
         why: str = "",
     ) -> list[Item]:
-        """Have many items processed anew: these, or all that are `done`, `failed`, `skipped` or `needs_attention`.
+        """Have many items processed again: these, or all that are `done`, `failed`, `skipped` or `needs_attention`.
 
         Everything in them is done again, also what was done before. All of them or none: the first that cannot be
         reprocessed is named by `Rejected`, and nothing changed. With both, the items are refused unless each of them

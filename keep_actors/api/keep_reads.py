@@ -1,4 +1,4 @@
-"""What can be asked of a runtime without changing anything: the reading half of `Keep`."""
+"""Questions to a runtime that change nothing: the reading half of `Keep`."""
 
 from collections.abc import AsyncGenerator, Iterable
 
@@ -83,7 +83,7 @@ class KeepReads:
         )
 
     async def inputs(self, workflow: str, *, limit: int = PEEK_DEFAULT, before: int | None = None) -> list[Input]:
-        """What came in, newest first, each with what was done about it. `before` is the `seq` of the last seen.
+        """Events that came in, newest first, each with what was done about it. `before` is the `seq` of the last seen.
 
         ```python
         for each in await keep.inputs("mail to sheets"):
@@ -95,7 +95,7 @@ class KeepReads:
         return await self._host.reading.read(lambda q: views.inputs(q, found.id, limit, before, stale_before))
 
     async def outputs(self, workflow: str, *, limit: int = PEEK_DEFAULT, before: str | None = None) -> list[Output]:
-        """What was done outside, or was to be, newest first. `before` is the `mutation_id` of the last seen.
+        """Calls that change something outside, newest first. `before` is the `mutation_id` of the last seen.
 
         ```python
         for each in await keep.outputs("mail to sheets"):
@@ -137,7 +137,7 @@ class KeepReads:
         return await self._host.reading.read(lambda q: item_views.history(q, workflow_id, item_id))
 
     async def explain(self, run_id: str) -> Explanation:
-        """Why a run is where it is: what it selected, what it attempted, why it is stuck, and what can be done.
+        """Explain a run: what it selected, what it attempted, why it is stuck, and what can be done.
 
         ```python
         [run] = await keep.runs("mail to sheets", limit=1)
@@ -193,7 +193,7 @@ class KeepReads:
         return await self._host.reading.read(lambda q: reads.versions(q, workflow_id))
 
     async def grants(self, workflow: str) -> list[StoredGrant]:
-        """What it may call, with limits, who granted it and when.
+        """Permissions of a workflow, with limits, who granted it and when.
 
         ```python
         for grant in await keep.grants("mail to sheets"):
@@ -224,7 +224,7 @@ class KeepReads:
         return await self._host.reading.read(look)
 
     async def attention(self) -> list[Attention]:
-        """Everything that waits for a person, in all workflows.
+        """All that waits for a person, in all workflows.
 
         ```python
         for each in await keep.attention():
@@ -237,7 +237,7 @@ class KeepReads:
     async def notices(
         self, workflow: str | None = None, *, limit: int = PEEK_DEFAULT, before: str | None = None
     ) -> list[Told]:
-        """What people were told, newest first: of one workflow, or of all. `before` is the `matter` of the last seen.
+        """Notices that were sent, newest first: of one workflow, or of all. `before` is the `matter` of the last seen.
 
         ```python
         for told in await keep.notices():
@@ -249,7 +249,7 @@ class KeepReads:
         return await self._host.reading.read(lambda q: told(q, workflow_id, limit, before))
 
     async def unknowns(self, workflow: str | None = None) -> list[Escalation]:
-        """The calls of which nobody knows whether they took effect, with all a person needs to find out and to say so.
+        """The calls whose outcome is unknown, with all a person needs to find out and to say so.
 
         ```python
         for question in await keep.unknowns():

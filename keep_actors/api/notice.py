@@ -1,4 +1,4 @@
-"""What a sink is told: one thing about one matter, with an id that stays the same however often it is sent."""
+"""A message for a sink: one thing about one matter, with an id that stays the same however often it is sent."""
 
 import msgspec
 
@@ -8,14 +8,14 @@ from keep_storage.model import NoticeKind, Says
 
 
 class Notice(msgspec.Struct, frozen=True):
-    """Something needs a person, or does not any more. Parameters and results of calls are never in it."""
+    """A matter that needs a person, or does not any more. Parameters and results of calls are never in it."""
 
     id: str
     """Of this message: sent again, it is the same. What has been seen may be dropped."""
     says: Says
     """`needs_person`, or `settled`."""
     matter: str
-    """What both messages about one matter share."""
+    """The id that both messages about one matter share."""
     kind: NoticeKind
     workflow_id: str
     workflow: str
@@ -27,13 +27,13 @@ class Notice(msgspec.Struct, frozen=True):
     call: str
     """The external call that it is about, `connector.method`; empty if it is about none."""
     words: str
-    """What happened. May quote what a script, a service or a maintainer said: not to be trusted."""
+    """A description of the matter. May quote what a script, a service or a maintainer said: not to be trusted."""
     can_do: str
     opened_at: Millis
     settled_at: Millis | None
-    """Also in `needs_person`, when that is delivered so late that nobody is needed any more."""
+    """Also in `needs_person`, when that is delivered so late that the matter is settled."""
     outcome: str
-    """How it was settled and by whom, if that is known."""
+    """The way it was settled and by whom, if that is known."""
 
 
 def notice_of(row: model.NoticeRow, workflow: str, says: Says) -> Notice:

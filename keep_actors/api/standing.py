@@ -1,4 +1,4 @@
-"""How a run stands now. Its stored status is history: what it stopped over may have been settled since. Reads only."""
+"""The standing of a run now. Its stored status is history: the matter may have been settled since. Reads only."""
 
 from typing import Final
 
@@ -13,7 +13,7 @@ RESOLVED: Final = "resolved"
 INTERRUPTED: Final = "interrupted"
 
 _PEOPLE_ANSWER: Final = frozenset({RunStatus.PAUSED_APPROVAL, RunStatus.PAUSED_RECONCILIATION})
-"""What a run that stopped this way waits for can be settled, and its status stays."""
+"""Ways to stop over a matter that can be settled later, while the status stays."""
 
 
 class RunView(Run, frozen=True):
@@ -23,7 +23,7 @@ class RunView(Run, frozen=True):
     """Its `status`, unless that is history: `resolved` if what it was paused over is settled, so that another run
     carries on or has; `interrupted` if it was active when its process died."""
     settled: str
-    """What settled it, in words; empty if it is not `resolved`. Then `error_message` is empty: its doubt is none any
+    """The settlement in words; empty if it is not `resolved`. Then `error_message` is empty: its doubt is none any
     more, and the journal has its words."""
 
 

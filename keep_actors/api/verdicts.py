@@ -68,21 +68,21 @@ assert tuple(VERDICTS) == get_args(PersonVerdict), "every verdict has its meanin
 
 
 class Tried(msgspec.Struct, frozen=True):
-    """One line of what was done about it."""
+    """A line of its history."""
 
     at: Millis
     what: str
 
 
 class OpenVerdict(msgspec.Struct, frozen=True):
-    """Something a person can say, and what follows from it."""
+    """A verdict that a person can give, and its consequence."""
 
     verdict: PersonVerdict
     does: str
 
 
 class Escalation(msgspec.Struct, frozen=True):
-    """A call of which nobody knows whether it took effect."""
+    """A call whose outcome is unknown."""
 
     mutation_id: str
     version: int
@@ -104,14 +104,14 @@ class Escalation(msgspec.Struct, frozen=True):
     sent_at: Millis | None
     tried: list[Tried]
     can_check: bool
-    """Whether the connector can be asked."""
+    """True if the connector can be asked."""
     next_check_at: Millis | None
     how_to_check: str
-    """What a person can do to find out, in the connector's words."""
+    """A way for a person to find out, in the connector's words."""
     link: str | None
     verdicts: list[OpenVerdict]
     result_type: str = ""
-    """What the result of `happened` has to be, as in TypeScript; empty if the connector is not there."""
+    """The type of the result of `happened`, as in TypeScript; empty if the connector is not there."""
     result_example: Json = ""
     """A result that fits. For its shape: what is in it is made up."""
 
@@ -120,7 +120,7 @@ class ResultRefused(ValueError):
     """The result that a person gives is not what the call returns. Nothing was written.
 
     `path` says where in it (`rows[2].id`, or empty), `problem` what is wrong; `expected` is the type that it has to
-    have, as in TypeScript, and `example` JSON that has it. Both are empty if nobody here knows the type.
+    have, as in TypeScript, and `example` JSON that has it. Both are empty if the type is unknown here.
     """
 
     def __init__(self, call: str, path: str, problem: str, expected: str = "", example: Json = "") -> None:

@@ -1,4 +1,4 @@
-"""What people see: what came in, what was done about it, why something is stuck, and what they can do. Reads only."""
+"""Views for people: events that came in, calls that were made, reasons why runs are stuck, and actions. Reads only."""
 
 from collections.abc import Iterable, Mapping
 from typing import Final
@@ -31,7 +31,7 @@ from keep_storage.transitions import POST_MUTATION
 
 
 class Output(msgspec.Struct, frozen=True):
-    """Something that was done outside, or was to be: the script's words for it, and what the host saw."""
+    """A call that changed something outside, or was to: the script's words for it, and what the host saw."""
 
     mutation_id: str
     run_id: str
@@ -46,7 +46,7 @@ class Output(msgspec.Struct, frozen=True):
 
 
 class Input(msgspec.Struct, frozen=True):
-    """Something that came in, and all that was done about it."""
+    """An event that came in, and all that was done about it."""
 
     seq: int
     """Append order: `before` of the next page."""
@@ -65,7 +65,7 @@ class Input(msgspec.Struct, frozen=True):
 
 
 class Explanation(msgspec.Struct, frozen=True):
-    """Why a run is where it is."""
+    """The state of a run, and the reasons for it."""
 
     run: RunView
     workflow: Workflow
@@ -73,9 +73,9 @@ class Explanation(msgspec.Struct, frozen=True):
     """The events it reserved."""
     attempted: list[Output]
     why: str
-    """Why it does not go on, or how what stopped it was settled; empty if it goes on, or is done."""
+    """The reason why it does not go on, or how that was settled; empty if it goes on, or is done."""
     can_do: list[str]
-    """What a person can do about it."""
+    """The actions that a person has."""
     journal: list[JournalEntry]
     item: str | None = None
     """The item that it left for a person to decide about."""
@@ -96,7 +96,7 @@ class ApprovalQuestion(msgspec.Struct, frozen=True):
 
 
 class BlastRadius(msgspec.Struct, frozen=True):
-    """What runs of one version have touched. Each list is cut at `limit`; `is_cut` says whether one was."""
+    """Records that runs of one version have touched. Each list is cut at `limit`; `is_cut` says whether one was."""
 
     version: str
     events: list[Event]
@@ -129,7 +129,7 @@ CAN_DO: Final[Mapping[RunStatus, str]] = {
     RunStatus.FAILED_LOGIC: "Deploy a repaired script: what waits goes on with it.",
     RunStatus.FAILED_INTERNAL: "Read the log and report it; then clear the error of the workflow.",
 }
-"""What a person can do about a run that stopped this way."""
+"""The actions of a person on a run that stopped this way."""
 
 _CAN_DO_SINCE: Final[Mapping[str, str]] = {
     standing.RESOLVED: "",
@@ -141,7 +141,7 @@ assert set(CAN_DO) == set(RunStatus), "every status says what can be done"
 
 
 def outputs(q: Queries, workflow_id: str, limit: int, before: str | None) -> list[Output]:
-    """What was done outside, newest first."""
+    """Calls that changed something outside, newest first."""
     found = reads.outputs(q, workflow_id, limit=limit, **({"before": before} if before else {}))
     return [_output(each) for each in found]
 
@@ -152,7 +152,7 @@ def calls(mutations: Iterable[Mutation]) -> list[Output]:
 
 
 def inputs(q: Queries, workflow_id: str, limit: int, before: int | None, stale_before: Millis) -> list[Input]:
-    """What came in from outside, newest first, each with what was done about it."""
+    """Events from outside, newest first, each with what was done about it."""
     found = reads.inputs(q, workflow_id, limit=limit, **({"before": before} if before else {}))
     return [_input(q, each.topic, each.event, stale_before) for each in found]
 
@@ -207,7 +207,7 @@ def question(q: Queries, approval: Approval) -> ApprovalQuestion:
 
 
 def blast_radius(q: Queries, workflow_id: str, number: tuple[int, int], limit: int = PEEK_MAX) -> BlastRadius:
-    """What runs of a version have touched. Raises `Rejected`."""
+    """Records that runs of a version have touched. Raises `Rejected`."""
     version = reads.version_by_number(q, workflow_id, *number)
     if version is None:
         raise Rejected(Reason.VERSION_NOT_FOUND, f"There is no version {number[0]}.{number[1]}.")

@@ -39,7 +39,7 @@ def check(
     keep check mail_to_sheets.js --connectors examples.connectors:demo
     keep check *.js --discover --json
 
-    Without connectors nobody can say which methods there are: those are then not checked, and what changes something
+    Without connectors it is unknown which methods there are: those are then not checked, and what changes something
     outside is judged by its name.
 
     Exits with 0 if every script could be deployed, warnings or not, with 1 if not, with 2 for a wrong use of this

@@ -1,6 +1,6 @@
 """A call as people are shown it: each parameter on a line of its own, in the order that its connector gives them.
 
-Functions that show a call return whether all of it was shown: nobody says yes to a call before that.
+Functions that show a call return whether all of it was shown: a call is approved only after that.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _WIDTH: Final = 100
-"""Where there is no terminal: lines are broken all the same, so that none is broken by who shows them later."""
+"""Without a terminal: lines are broken all the same, so that none is broken where they are shown later."""
 _NAMES_MAX: Final = 24
 _DEPTH_MAX: Final = 20
 _ASKED_S: Final = 10
@@ -114,7 +114,7 @@ def show_attempt(each: Output, names: Names, indent: str, *, full: bool, is_show
 
 
 def is_whole(params: str) -> bool:
-    """Whether a call is shown whole without `--full`."""
+    """True if a call is shown whole without `--full`."""
     return call_text(params).is_whole
 
 

@@ -47,7 +47,7 @@ _REFUSALS: Final = (
     EngineUnsuitable,
     ControlUnavailable,
 )
-"""What is no bug: its text says what is wrong and what to do."""
+"""Refusals, which are no bugs: their text says what is wrong and what to do."""
 
 _PAGE: Final = 1_000
 
@@ -108,7 +108,7 @@ def run(
     What happens is written to the standard output, a line for each entry of the journal, beginning with what is
     recovered of a process that died. Everything else is written to the standard error.
 
-    Ctrl-C (or SIGTERM) ends it in order: runs under way come to their end, for up to ten seconds. A second one ends
+    Ctrl-C (or SIGTERM) ends it in order: active runs finish, for up to ten seconds. A second one ends
     it at once, as a crash would; the next start settles what was cut off.
 
     \b
@@ -167,7 +167,7 @@ async def _run(
     waiting: list[str] = []
     failure: Exception | None = None
     work = anyio.CancelScope()
-    # The tasks are outside: what happens while the runtime comes to its end is shown too.
+    # The tasks are outside: entries that are written while the runtime ends are shown too.
     async with anyio.create_task_group() as tasks:
         await tasks.start(_listen, work)
         try:
@@ -199,7 +199,7 @@ async def _listen(work: anyio.CancelScope, *, task_status: anyio.abc.TaskStatus[
             break
     for each in (signal.SIGINT, signal.SIGTERM):
         signal.signal(each, signal.SIG_DFL)
-    remark("Ending: runs under way come to their end …")
+    remark("Ending: active runs finish …")
     work.cancel()
 
 
@@ -241,7 +241,7 @@ async def _say_what_runs(keep: Keep, db: Path) -> None:
 
 
 async def _waiting(keep: Keep) -> list[str]:
-    """Why a person is needed, a line for each thing."""
+    """The matters that need a person, a line for each."""
     lines: list[str] = []
     for each in await keep.attention():
         words = each.words
@@ -252,18 +252,18 @@ async def _waiting(keep: Keep) -> list[str]:
 
 
 class _Journal:
-    """What is shown of the journal: everything after its end as it was before this process began."""
+    """The journal as it is shown: all entries after its end before this process began."""
 
     def __init__(self, db: Path, as_line: Callable[[JournalEntry], str]) -> None:
         self._db = db
         self._as_line = as_line
         self.broken: BrokenPipeError | None = None
-        """Nobody reads it any more."""
+        """Its reader has gone."""
         with Store.open(db) as store:
             self._seen = reads.journal_end(store.queries())
 
     async def follow(self, keep: Keep, work: anyio.CancelScope) -> None:
-        """Show what is written as it is written. If nobody reads it any more, that is the end of the work."""
+        """Show entries as they are written. If their reader goes away, that is the end of the work."""
         try:
             async with aclosing(keep.watch(after=self._seen)) as entries:
                 async for entry in entries:
@@ -276,7 +276,7 @@ class _Journal:
             pass
 
     def show_rest(self) -> None:
-        """Show what was written at the very end, from the file."""
+        """Show the last entries, from the file."""
         with Store.open(self._db) as store:
             while entries := reads.journal(store.queries(), after=self._seen, limit=_PAGE):
                 for entry in entries:

@@ -172,5 +172,5 @@ def show_repair(look: Reader, workflow: str) -> None:
     touched = f"{len(radius.events)} events, {len(radius.mutations)} calls, {len(radius.items)} items"
     fields([("version", proposed.version), ("the maintainer says", proposed.note), ("the error", proposed.error)])
     fields([("touched by the failing version", touched)])
-    # All of it: behind a long line, something could wait that nobody has read.
+    # All of it: behind a long line, something unread could wait.
     show(plain_lines(proposed.diff, None))

@@ -89,7 +89,7 @@ def status(look: Reader, workflow: str | None, everything: bool) -> None:
 
     Reads the file, whether a runtime is running or not, and says which. `interrupted`: a run was active when the
     last one died, and the next start settles it. `failing`: a handler fails, since when and when it is tried again is
-    said below; nobody has to do anything yet.
+    said below; it needs no person yet.
 
     \b
     keep status --db keep.db

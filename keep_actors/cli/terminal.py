@@ -30,7 +30,7 @@ CELL_MAX: Final = 200
 _UNITS: Final = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1_000, "s"))
 _NARROW: Final = 60
 _COLOURS: Final = re.compile(r"(\x1b\[(?:0|1|3[0-7])m)")
-"""What `style` writes, and nothing else."""
+"""The sequences that `style` writes, and no others."""
 
 
 def plain(text: str, most: int | None = TEXT_MAX) -> str:
@@ -80,7 +80,7 @@ def show(text: str = "", *, err: bool = False) -> None:
 
 
 def remark(text: str) -> None:
-    """Something about what is shown: to the standard error, so that what is shown can be used."""
+    """A remark, to the standard error: the standard output has only what was asked for."""
     show(plain_block(text), err=True)
 
 
@@ -102,7 +102,7 @@ def style(text: str, colour: str, *, bold: bool = False, err: bool = False) -> s
 
 
 def width() -> int | None:
-    """How many characters a line has; None if it goes to a file or a program."""
+    """The width of a line in characters; None if it goes to a file or a program."""
     return max(shutil.get_terminal_size().columns, _NARROW) if sys.stdout.isatty() else None
 
 
@@ -128,7 +128,7 @@ def _columns(character: str) -> int:
 
 
 def columns(text: str) -> int:
-    """How many columns of a terminal it takes."""
+    """The columns of a terminal that it takes."""
     return len(text) if text.isascii() else sum(map(_columns, text))
 
 

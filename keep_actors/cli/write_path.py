@@ -40,7 +40,7 @@ class EventsWait(Stopped):
     def __init__(self, words: str, topics: dict[str, int], declared: list[str]) -> None:
         super().__init__(Exit.WRONG, words)
         self.topics = topics
-        """How many, by topic."""
+        """The number of events, by topic."""
         self.declared = declared
         """The topics that the script has."""
 
@@ -112,7 +112,7 @@ class WritePath:
         if owner is None:
             return f"No runtime is running on {self.db}. Start one: keep run --db {self.db} --connectors MODULE:NAME"
         return (
-            f"The runtime of {self.db} (process {owner}) cannot be talked to: nobody listens at {self._place}. It "
+            f"The runtime of {self.db} (process {owner}) cannot be talked to: it does not listen at {self._place}. It "
             "has to be opened with control=True; if its socket is elsewhere, say where with --control."
         )
 
@@ -135,5 +135,5 @@ def _refusals() -> Iterator[None]:
             raise EventsWait(words, error.topics, error.declared) from None
         raise Stopped(Exit.UNKNOWN if error.kind == "unknown" else Exit.WRONG, words) from None
     except Lost as lost:
-        words = f"{lost} Nobody here knows whether it was done: look (`keep status`, `keep log`) before you ask again."
+        words = f"{lost} It may have been done: look (`keep status`, `keep log`) before you ask again."
         raise Stopped(Exit.UNKNOWN, words) from None

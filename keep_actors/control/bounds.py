@@ -1,4 +1,4 @@
-"""What a request may cost the event loop that reads it. Counted before anything is decoded: a decoder does not stop.
+"""Bounds on the cost of a request to the event loop. Counted before anything is decoded: a decoder does not stop.
 
 Another thread would not help, because the decoder keeps the interpreter to itself until it is done.
 """
@@ -15,7 +15,7 @@ from keep_sandbox.json_text import SLOW_NUMBERS_MAX, has_slow_numbers
 CONTAINERS_MAX: Final = 50_000
 """Lists and objects. A line of 4 MB could have 1,400,000 of them, and those take a second."""
 VALUES_MAX: Final = 200_000
-"""Everything in them: more than fits into a payload."""
+"""All that is in them: more than fits into a payload."""
 DEPTH_MAX: Final = 100
 """More than a script is ever given (`Limits.value_depth`)."""
 
@@ -26,7 +26,7 @@ ENTRIES_MAX: Final = 10_000
 """Of a field that is a text, a list or an object, and neither a payload, a result nor a script."""
 
 _INTEGERS: Final = range(-(2**63), 2**63)
-"""What a database keeps."""
+"""The integers that a database keeps."""
 _CARRIED: Final = frozenset({"payload", "result", "source"})
 """Fields whose content is bounded by who uses it: any JSON, a script."""
 _DIGITS: Final = bytes(ord("0") if chr(each).isdigit() and each < 128 else ord(" ") for each in range(256))
@@ -74,7 +74,7 @@ def _depth(outside: bytes) -> int:
 
 
 def _refuse_what_means_nothing(struct: msgspec.Struct) -> None:
-    """Numbers that no database keeps, texts and lists that nobody has typed."""
+    """Refuse numbers that no database keeps, and texts and lists that are too long to have been typed."""
     for name in set(struct.__struct_fields__) - _CARRIED:
         match getattr(struct, name):
             case int(number) if number not in _INTEGERS:

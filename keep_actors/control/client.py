@@ -14,7 +14,7 @@ from typing import Any, Final, Self, TypeVar
 import msgspec
 
 from keep_actors.api.commands import VERSION, Command
-from keep_actors.control.place import NobodyThere, connect
+from keep_actors.control.place import NoRuntimeThere, connect
 from keep_actors.control.protocol import ANSWER_BYTES_MAX, Error, Follow, ReplyLine, encode
 from keep_storage.model import JournalEntry
 
@@ -47,7 +47,7 @@ class ControlClient:
         """None if no runtime listens there. Raises `PermissionError` if the one that does is another user's."""
         try:
             return cls(connect(place, database.stat().st_uid, _CONNECT_S))
-        except NobodyThere:
+        except NoRuntimeThere:
             return None
 
     def ask(self, command: Command[T], timeout_s: float | None) -> T:

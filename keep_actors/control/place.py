@@ -21,14 +21,14 @@ _ADDRESS_BYTES_MAX: Final = 100
 """Fits into the address of a Unix socket everywhere (Linux takes 107 bytes, others 103)."""
 _BACKLOG: Final = 64
 _DESCRIPTORS: Final = Path("/proc/self/fd")
-_NOBODY_THERE: Final = frozenset({errno.ENOENT, errno.ECONNREFUSED, errno.ENOTSOCK, errno.ENOTDIR})
+_NO_LISTENER: Final = frozenset({errno.ENOENT, errno.ECONNREFUSED, errno.ENOTSOCK, errno.ENOTDIR})
 
 
 class ControlUnavailable(Exception):
     """There can be no control socket at this place. The text says why and what to do."""
 
 
-class NobodyThere(Exception):
+class NoRuntimeThere(Exception):
     """No runtime listens at this place."""
 
 
@@ -81,7 +81,7 @@ def _unavailable(place: Path, hidden: Path, error: OSError) -> ControlUnavailabl
 
 
 def connect(place: Path, trusted_uid: int, timeout_s: float) -> socket.socket:
-    """A connection to the runtime at a place. Raises `NobodyThere`, or `PermissionError` if it is another user's.
+    """A connection to the runtime at a place. Raises `NoRuntimeThere`, or `PermissionError` if it is another user's.
 
     The listener must be this user's, root's, or that of `trusted_uid`, the owner of the database: it is told scripts
     and verdicts.
@@ -93,8 +93,8 @@ def connect(place: Path, trusted_uid: int, timeout_s: float) -> socket.socket:
             connection.connect(address)
     except OSError as error:
         connection.close()
-        if error.errno in _NOBODY_THERE:
-            raise NobodyThere(f"Nobody listens at {place}.") from error
+        if error.errno in _NO_LISTENER:
+            raise NoRuntimeThere(f"No runtime listens at {place}.") from error
         raise
     listening = peer_uid(connection)
     if listening is not None and listening not in (os.geteuid(), 0, trusted_uid):
@@ -123,7 +123,7 @@ def _refuse_to_replace(place: Path) -> None:
         raise ControlUnavailable(f"{place} is a file and no socket; it was left as it is. Move it, or name another.")
     try:
         connect(place, os.geteuid(), timeout_s=1).close()
-    except NobodyThere:
+    except NoRuntimeThere:
         return
     except OSError as error:
         raise ControlUnavailable(f"{place} is another user's socket ({error.strerror}). Name another place.") from error

@@ -39,7 +39,7 @@ from keep_actors.api.commands import (
 )
 from keep_actors.control import protocol
 from keep_actors.control.client import CommandRefused, ControlClient, Lost
-from keep_actors.control.place import ControlUnavailable, NobodyThere, connect, listening, place_of
+from keep_actors.control.place import ControlUnavailable, NoRuntimeThere, connect, listening, place_of
 from keep_actors.control.protocol import Follow, Hello
 from keep_actors.control.server import Patience, Server
 from keep_storage.model import Mutation
@@ -397,7 +397,7 @@ async def test_the_socket_of_a_dead_runtime_is_replaced(tmp_path: Path) -> None:
     db = tmp_path / "keep.db"
     with socket.socket(socket.AF_UNIX) as dead:
         dead.bind(str(place_of(db)))
-    with pytest.raises(NobodyThere):
+    with pytest.raises(NoRuntimeThere):
         connect(place_of(db), os.getuid(), timeout_s=1)
     async with controlled(db):
         assert (await in_thread(lambda: ask(db, Hello()))).pid == os.getpid()
