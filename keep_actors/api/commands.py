@@ -85,20 +85,20 @@ class Command(msgspec.Struct, Generic[T_co], frozen=True, kw_only=True, tag_fiel
         return declared
 
 
-class Change(Command[T_co], Generic[T_co], frozen=True, kw_only=True):
+class StorageCommand(Command[T_co], Generic[T_co], frozen=True, kw_only=True):
     """A command that is one operation of the storage. Names in it are ids by the time it is written."""
 
     def operation(self, now: Millis, /) -> Operation[T_co]:
         raise NotImplementedError
 
 
-class WorkflowChange(Change[T_co], Generic[T_co], frozen=True, kw_only=True):
+class WorkflowChange(StorageCommand[T_co], Generic[T_co], frozen=True, kw_only=True):
     """A change of one workflow."""
 
     workflow: _WorkflowName
 
 
-class MutationChange(Change[T_co], Generic[T_co], frozen=True, kw_only=True):
+class MutationChange(StorageCommand[T_co], Generic[T_co], frozen=True, kw_only=True):
     """A change of one recorded call that has, or gets, a result."""
 
     mutation_id: Annotated[str, Meta(description="The recorded call.")]
@@ -236,7 +236,7 @@ class RunAtOnce(WorkflowChange[Workflow], frozen=True, kw_only=True, tag="run_no
         return RunNow(self.workflow, self.by)
 
 
-class StopRun(Command[str], frozen=True, kw_only=True, tag="stop_run"):
+class StopActiveRun(Command[str], frozen=True, kw_only=True, tag="stop_run"):
     """End the active run of a workflow at its next call. What it did stays done.
 
     Its handler runs again at its next time; a consumer when something new comes, or after the longest wait between two
@@ -254,7 +254,7 @@ class StopRun(Command[str], frozen=True, kw_only=True, tag="stop_run"):
 # Events and items.
 
 
-class PublishEvent(Command[tuple[Event, ...]], frozen=True, kw_only=True, tag="publish"):
+class PublishMessage(Command[tuple[Event, ...]], frozen=True, kw_only=True, tag="publish"):
     """Put an event into a topic, as a webhook would. A message id that is there already is the same event."""
 
     workflow: _WorkflowName
@@ -339,7 +339,7 @@ class ApproveCall(Command[Mutation], frozen=True, kw_only=True, tag="approve"):
     why: _Why = ""
 
 
-class RejectCall(Change[Mutation], frozen=True, kw_only=True, tag="reject"):
+class RejectCall(StorageCommand[Mutation], frozen=True, kw_only=True, tag="reject"):
     """Refuse a recorded call: it is not made."""
 
     needs_runtime = False

@@ -9,7 +9,7 @@ import msgspec
 from keep_actors.api import commands
 from keep_actors.api.commands import Command
 from keep_actors.cli.options import changes, help_of, json_value, workflow_argument
-from keep_actors.cli.reader import Reader, reading
+from keep_actors.cli.reader import FileReader, reading
 from keep_actors.cli.terminal import plain, show
 from keep_actors.cli.typed import line
 from keep_actors.cli.write_path import ANSWER_S, WritePath
@@ -22,7 +22,7 @@ def _action(
     declared: Callable[..., Command[T]],
     said: Callable[[T, dict[str, Any]], str],
     *examples: str,
-    find: Callable[[Reader, str], Workflow] = Reader.workflow,
+    find: Callable[[FileReader, str], Workflow] = FileReader.workflow,
     timeout_s: float | None = ANSWER_S,
     **spelled: str,
 ) -> click.Command:
@@ -31,7 +31,7 @@ def _action(
     `said` is given the answer, and what was typed.
     """
 
-    @workflow_argument(archived=find is Reader.archived)
+    @workflow_argument(archived=find is FileReader.archived)
     @changes(declared, "workflow", **spelled)
     def carry_out(path: WritePath, workflow: str, **typed: Any) -> None:
         with reading(path.db) as look:
@@ -46,8 +46,8 @@ def _is_now(answer: Workflow, _: object) -> str:
     return f"{answer.name} is {answer.status}."
 
 
-pause = _action(commands.Pause, _is_now, 'pause "mail to sheets"', find=Reader.living)
-resume = _action(commands.Resume, _is_now, 'resume "mail to sheets"', find=Reader.living)
+pause = _action(commands.Pause, _is_now, 'pause "mail to sheets"', find=FileReader.living)
+resume = _action(commands.Resume, _is_now, 'resume "mail to sheets"', find=FileReader.living)
 archive = click.confirmation_option(prompt="End this workflow?", help="Do not ask.")(
     _action(commands.Archive, _is_now, 'archive "mail to sheets" --yes')
 )
@@ -55,7 +55,7 @@ unarchive = _action(
     commands.Unarchive,
     lambda answer, typed: f"{_is_now(answer, typed)} To have it run: {line(typed['db'], 'resume', answer.id)}",
     'unarchive "mail to sheets"',
-    find=Reader.archived,
+    find=FileReader.archived,
 )
 clear_error = _action(
     commands.ClearError,
@@ -66,7 +66,7 @@ run_now = _action(
     commands.RunAtOnce,
     lambda answer, _: f"The producers and jobs of {answer.name} are due now.",
     'run-now "mail to sheets"',
-    find=Reader.living,
+    find=FileReader.living,
 )
 revoke = _action(
     commands.TakePermission,
@@ -100,27 +100,27 @@ class RunEnding(msgspec.Struct, frozen=True):
 
 
 @click.command(
-    help=help_of(commands.StopRun, 'stop digest --why "the wrong list"', "stop digest --run run_018f"),
+    help=help_of(commands.StopActiveRun, 'stop digest --why "the wrong list"', "stop digest --run run_018f"),
 )
-@changes(commands.StopRun, run_id="--run")
+@changes(commands.StopActiveRun, run_id="--run")
 def stop(path: WritePath, workflow: str, run_id: str | None, why: str) -> None:
     with reading(path.db) as look:
         found = look.workflow(workflow)
         wanted = look.one_id("run", run_id, "run") if run_id is not None else None
-    command = commands.StopRun(workflow=found.id, run_id=wanted, by=path.by, why=why)
+    command = commands.StopActiveRun(workflow=found.id, run_id=wanted, by=path.by, why=why)
     ending = RunEnding(found.id, path.ask(command))
     path.done(ending, f"Run {ending.run_id} of {found.name} ends at its next call. What it did stays done.")
 
 
 @click.command(
     help=help_of(
-        commands.PublishEvent,
+        commands.PublishMessage,
         """publish orders order.paid o-1 --title "Order o-1" --payload '{"total": 12}'""",
         "publish orders order.paid o-2 --payload @order.json",
     )
 )
 @click.option("--title", help="What people see; the message id unless it is said.")
-@changes(commands.PublishEvent, "title")
+@changes(commands.PublishMessage, "title")
 def publish(
     path: WritePath, workflow: str, topic: str, message_id: str, title: str | None, payload: str | None
 ) -> None:
@@ -128,7 +128,7 @@ def publish(
     with reading(path.db) as look:
         found = look.living(workflow).id
     events = path.ask(
-        commands.PublishEvent(
+        commands.PublishMessage(
             workflow=found, topic=topic, message_id=message_id, title=title or message_id, payload=value
         )
     )

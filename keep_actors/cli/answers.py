@@ -15,7 +15,7 @@ from keep_actors.api.verdicts import PersonVerdict, ResultRefused
 from keep_actors.cli.exit_codes import Exit, Stopped
 from keep_actors.cli.inputs import connector_options, connectors_from
 from keep_actors.cli.options import changes, json_value, workflow_option
-from keep_actors.cli.reader import Reader, reading
+from keep_actors.cli.reader import FileReader, reading
 from keep_actors.cli.terminal import plain, remark
 from keep_actors.cli.typed import TYPED_VERDICTS
 from keep_actors.cli.write_path import Unfit, WritePath
@@ -99,7 +99,7 @@ def amend(path: WritePath, mutation: str, result: str, specs: tuple[str, ...], d
     path.done(amended, words)
 
 
-def _found(look: Reader, mutation_id: str) -> Mutation:
+def _found(look: FileReader, mutation_id: str) -> Mutation:
     found = reads.mutation(look.q, mutation_id)
     assert found is not None, "its id was just found"
     return found
@@ -112,7 +112,7 @@ def _read(answer: tuple[str, ...]) -> tuple[str | None, PersonVerdict]:
     return (mutation[0] if mutation else None), _VERDICTS[verdict]
 
 
-def _open_mutation(look: Reader, workflow: str | None) -> str:
+def _open_mutation(look: FileReader, workflow: str | None) -> str:
     if workflow is None:
         raise click.UsageError("Which call? Name the mutation, or the workflow with --workflow.")
     found = look.workflow(workflow)

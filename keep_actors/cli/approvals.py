@@ -18,7 +18,7 @@ from keep_actors.cli.answers import only_one
 from keep_actors.cli.calls import Names, asked_names, is_whole, show_whole
 from keep_actors.cli.exit_codes import Exit, Stopped
 from keep_actors.cli.options import Decorated, changes, confirm, workflow_argument, workflow_option, yes_option
-from keep_actors.cli.reader import Reader, reading
+from keep_actors.cli.reader import FileReader, reading
 from keep_actors.cli.terminal import json_line, plain, remark, show
 from keep_actors.cli.typed import line, workflow_word
 from keep_actors.cli.write_path import WritePath
@@ -165,7 +165,7 @@ def _count(covered: list[ApprovalQuestion]) -> str:
     return "1 call waits" if len(covered) == 1 else f"{len(covered):,} calls wait"
 
 
-def _unseen_calls(look: Reader, ids: Iterable[str]) -> list[ApprovalQuestion]:
+def _unseen_calls(look: FileReader, ids: Iterable[str]) -> list[ApprovalQuestion]:
     """Those of these calls that are shown whole only with `--full`; none where there is no terminal."""
     if not sys.stdin.isatty():
         return []
@@ -179,7 +179,7 @@ def _show_unseen(unseen: Iterable[ApprovalQuestion], names: Names) -> None:
 
 
 def _wanted(
-    look: Reader, approval: tuple[str, ...], workflow: str | None, everything: bool, call: str | None
+    look: FileReader, approval: tuple[str, ...], workflow: str | None, everything: bool, call: str | None
 ) -> tuple[list[str], str]:
     """The approvals that are meant; for `--all` those that wait now, and how many calls that are, to be agreed to."""
     if everything and approval:
@@ -198,7 +198,7 @@ def _wanted(
     return ids, _counted(asked, look) if asked else ""
 
 
-def _counted(asked: Iterable[ApprovalQuestion], look: Reader) -> str:
+def _counted(asked: Iterable[ApprovalQuestion], look: FileReader) -> str:
     """The number of calls, by method and workflow: `3 calls (2 of gmail.send in digest, …)`."""
     kinds = Counter((each.call, each.workflow_id) for each in asked)
     count = sum(kinds.values())

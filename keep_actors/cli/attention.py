@@ -21,7 +21,7 @@ from keep_actors.api.views import ApprovalQuestion
 from keep_actors.cli.calls import Names, asked_names, asked_of_runtime, is_whole, show_parameters
 from keep_actors.cli.exit_codes import Exit
 from keep_actors.cli.options import control_option, full_option, looks, workflow_option
-from keep_actors.cli.reader import Reader
+from keep_actors.cli.reader import FileReader
 from keep_actors.cli.terminal import fields, plain, remark, show, show_each, style, when
 from keep_actors.cli.typed import TYPED_VERDICTS, answers_to_call, answers_to_item
 from keep_actors.cli.typed import line as _line
@@ -61,7 +61,7 @@ class Waiting(msgspec.Struct, frozen=True):
 @full_option
 @control_option
 @looks
-def attention(look: Reader, workflow: str | None, full: bool) -> None:
+def attention(look: FileReader, workflow: str | None, full: bool) -> None:
     """Show everything that waits for a person, and what to type to answer it.
 
     Titles are the script's own words and prove nothing: the call, its target and its parameters are what the host saw.
@@ -95,7 +95,7 @@ def attention(look: Reader, workflow: str | None, full: bool) -> None:
     sys.exit(Exit.WAITING if found else Exit.OK)
 
 
-def _asked(look: Reader, only: Workflow | None) -> list[Escalation] | None:
+def _asked(look: FileReader, only: Workflow | None) -> list[Escalation] | None:
     """The runtime's words about unknown outcomes; None if it cannot be talked to, or does not say."""
     return asked_of_runtime(
         look,
@@ -104,7 +104,7 @@ def _asked(look: Reader, only: Workflow | None) -> list[Escalation] | None:
     )
 
 
-def _waiting(look: Reader, only: Workflow | None, known: list[Escalation] | None) -> Iterator[Waiting]:
+def _waiting(look: FileReader, only: Workflow | None, known: list[Escalation] | None) -> Iterator[Waiting]:
     if known is None:
         known = escalations(look.q, Catalog([]), only.id if only else None)
     questions = {each.approval_id: each for each in views.approvals(look.q, only.id if only else None)}
@@ -124,7 +124,7 @@ def _waiting(look: Reader, only: Workflow | None, known: list[Escalation] | None
 
 def _as_waiting(
     each: Attention,
-    look: Reader,
+    look: FileReader,
     commands: Iterable[str],
     *,
     question: ApprovalQuestion | None = None,
@@ -155,7 +155,7 @@ def _together(each: Attention, call: str, db: Path) -> list[str]:
     return [_line(db, "approve", *which), f"{_line(db, 'reject', *which)} --why TEXT"]
 
 
-def _commands(each: Attention, look: Reader) -> list[str]:
+def _commands(each: Attention, look: FileReader) -> list[str]:
     name, about = _name(each.workflow, each.workflow_id), each.about or ""
     match each.kind:
         case AttentionKind.APPROVAL:
@@ -183,7 +183,7 @@ def _commands(each: Attention, look: Reader) -> list[str]:
             return _after_error(each, look, name)
 
 
-def _after_error(each: Attention, look: Reader, name: str) -> list[str]:
+def _after_error(each: Attention, look: FileReader, name: str) -> list[str]:
     clear = f"{_line(look.db, 'clear-error', name)} --why TEXT"
     workflow = reads.workflow(look.q, each.workflow_id)
     if workflow is not None and workflow.error_class is FailureClass.PERMISSION:
@@ -217,7 +217,7 @@ def _result_option(unknown: Escalation) -> str:
 class _Shown:
     """Shows matters to people: calls whole (`full`), or each parameter cut by itself."""
 
-    def __init__(self, look: Reader, names: Names, full: bool) -> None:
+    def __init__(self, look: FileReader, names: Names, full: bool) -> None:
         self._look = look
         self._names = names
         self._full = full

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 import click
 
 from keep_actors.api.views import Output
-from keep_actors.cli.reader import Reader
+from keep_actors.cli.reader import FileReader
 from keep_actors.cli.terminal import columns, hung, plain, show, width
 from keep_actors.text.call_text import CallText, call_text
 
@@ -42,7 +42,7 @@ class Names(NamedTuple):
 NO_NAMES: Final = Names({})
 
 
-def asked_names(asked: "WritePath | Reader", calls: Iterable[str]) -> Names:
+def asked_names(asked: "WritePath | FileReader", calls: Iterable[str]) -> Names:
     """Ask the runtime that has the file, if one has it and answers."""
     from keep_actors.api.commands import ParameterNames
 
@@ -52,7 +52,7 @@ def asked_names(asked: "WritePath | Reader", calls: Iterable[str]) -> Names:
 
 
 def asked_of_runtime(
-    asked: "WritePath | Reader", command: "Command[T]", refused: Callable[[Exception], None] = lambda _: None
+    asked: "WritePath | FileReader", command: "Command[T]", refused: Callable[[Exception], None] = lambda _: None
 ) -> T | None:
     """The answer to a question that only a running runtime can answer; None if it cannot be asked, or refuses."""
     # Here: a command that only looks loads nothing that talks.
@@ -60,7 +60,7 @@ def asked_of_runtime(
     from keep_actors.control.client import CommandRefused, Lost
 
     try:
-        if isinstance(asked, Reader):
+        if isinstance(asked, FileReader):
             if not asked.is_owned:
                 return None
             asked = WritePath(asked.db, asked.control)

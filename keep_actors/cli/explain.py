@@ -11,7 +11,7 @@ from keep_actors.cli.calls import Names, asked_names, show_attempt, show_paramet
 from keep_actors.cli.exit_codes import Exit, Stopped
 from keep_actors.cli.history import journal_text
 from keep_actors.cli.options import control_option, full_option, looks
-from keep_actors.cli.reader import Reader
+from keep_actors.cli.reader import FileReader
 from keep_actors.cli.terminal import fields, json_line, plain, show, style, when
 from keep_actors.cli.typed import answers_to_call, answers_to_item, line, workflow_word
 from keep_storage import lookups, reads
@@ -49,7 +49,7 @@ class Story(msgspec.Struct, frozen=True):
 @full_option
 @control_option
 @looks
-def explain(look: Reader, what: str, full: bool) -> None:
+def explain(look: FileReader, what: str, full: bool) -> None:
     """Explain why something is where it is: what it selected, what it attempted, why it is stuck, what can be done.
 
     Takes the id of a run, a mutation, an approval or an event, or the beginning of one; or an event's message id.
@@ -95,7 +95,7 @@ def call_of(mutation: Mutation) -> str:
     return f"{mutation.connector}.{mutation.method}"
 
 
-def _question(look: Reader, mutation: Mutation | None) -> str | None:
+def _question(look: FileReader, mutation: Mutation | None) -> str | None:
     """The approval that is open about a call."""
     if mutation is None or mutation.status is not MutationStatus.PENDING:
         return None
@@ -103,14 +103,14 @@ def _question(look: Reader, mutation: Mutation | None) -> str | None:
     return next((each.id for each in asked if each.mutation_id == mutation.id), None)
 
 
-def _commands(look: Reader, run: Explanation | None) -> list[str]:
+def _commands(look: FileReader, run: Explanation | None) -> list[str]:
     if run is None or run.item is None:
         return []
     name = workflow_word(run.workflow.name, run.workflow.id)
     return answers_to_item(look.db, name, run.item, ItemState.NEEDS_ATTENTION)
 
 
-def _story(look: Reader, what: str) -> Story:
+def _story(look: FileReader, what: str) -> Story:
     if ids := lookups.beginning_with(look.q, "run", what):
         return Story("run", run=_explained(look, _one(ids, what)))
     if ids := lookups.beginning_with(look.q, "mutation", what):
@@ -132,7 +132,7 @@ def _story(look: Reader, what: str) -> Story:
     return _of_event(look, named[0])
 
 
-def _explained(look: Reader, run_id: str) -> Explanation | None:
+def _explained(look: FileReader, run_id: str) -> Explanation | None:
     return views.explain(look.q, run_id, is_owned=look.is_owned)
 
 
@@ -144,13 +144,13 @@ def _one(ids: list[str], what: str) -> str:
     return ids[0]
 
 
-def _of_mutation(look: Reader, kind: str, mutation_id: str) -> Story:
+def _of_mutation(look: FileReader, kind: str, mutation_id: str) -> Story:
     mutation = reads.mutation(look.q, mutation_id)
     assert mutation is not None, "its id was just found"
     return Story(kind, mutation=mutation, run=_explained(look, mutation.run_id))
 
 
-def _of_event(look: Reader, at: EventAt) -> Story:
+def _of_event(look: FileReader, at: EventAt) -> Story:
     held = reads.reservations_of_event(look.q, at.event.id)
     story = EventStory(
         at=at,

@@ -22,7 +22,7 @@ from keep_actors.cli.options import (
     looks,
     workflow_argument,
 )
-from keep_actors.cli.reader import Reader, readable, reading
+from keep_actors.cli.reader import FileReader, readable, reading
 from keep_actors.cli.terminal import age, brief, json_line, plain, remark, show, show_each, table
 from keep_actors.policy import Policy
 from keep_actors.text.call_text import call_text
@@ -36,7 +36,7 @@ _PAGE = 1_000
 
 
 def _show_page(
-    look: Reader,
+    look: FileReader,
     page: list[T],
     headings: Sequence[str],
     row: Callable[[T, Millis], Sequence[str]],
@@ -53,7 +53,7 @@ def _show_page(
 @limit_option
 @click.option("--before", type=int, help="Only older ones: the SEQ of the last one shown.")
 @looks
-def inputs(look: Reader, workflow: str | None, limit: int, before: int | None) -> None:
+def inputs(look: FileReader, workflow: str | None, limit: int, before: int | None) -> None:
     """Show what came in, newest first, each with what was done about it.
 
     WORKFLOW may be left out if there is only one.
@@ -82,7 +82,7 @@ def _input(each: Input, now: Millis) -> tuple[str, ...]:
 @full_option
 @control_option
 @looks
-def outputs(look: Reader, workflow: str | None, limit: int, before: str | None, full: bool) -> None:
+def outputs(look: FileReader, workflow: str | None, limit: int, before: str | None, full: bool) -> None:
     """Show what was done outside, or was to be, newest first: a line of the ledger each, and under it the parameters.
 
     \b
@@ -108,7 +108,7 @@ def _output(each: Output, now: Millis) -> tuple[str, ...]:
 @limit_option
 @click.option("--before", help="Only older ones: the RUN of the last one shown.")
 @looks
-def runs(look: Reader, workflow: str | None, limit: int, before: str | None) -> None:
+def runs(look: FileReader, workflow: str | None, limit: int, before: str | None) -> None:
     """Show the runs of a workflow, newest first: how far each came, and why it stopped.
 
     A run that was paused over a question is `resolved` once that is settled, and one that was active when its process

@@ -21,7 +21,7 @@ from keep_actors.cli.options import (
     workflow_argument,
     yes_option,
 )
-from keep_actors.cli.reader import Reader, reading
+from keep_actors.cli.reader import FileReader, reading
 from keep_actors.cli.terminal import (
     age,
     brief,
@@ -63,7 +63,7 @@ def _state_option(states: frozenset[ItemState]) -> Callable[[Decorated], Decorat
 @control_option
 @looks
 def items(
-    look: Reader,
+    look: FileReader,
     workflow: str | None,
     item: str | None,
     state: str | None,
@@ -92,18 +92,18 @@ def items(
         table(headings, [_row(each, look) for each in page])
 
 
-def _row(each: ItemView, look: Reader) -> tuple[str, ...]:
+def _row(each: ItemView, look: FileReader) -> tuple[str, ...]:
     now = look.now
     state = f"{each.state} ({_inside(look)})" if each.is_open else str(each.state)
     return each.item_id, age(each.at, now), state, str(each.attempt), brief(each.title, 60), brief(each.error, 80)
 
 
-def _inside(look: Reader) -> str:
+def _inside(look: FileReader) -> str:
     """The state of the run that has entered an item and not left it."""
     return INTERRUPTED if not look.is_owned else "a run is at it"
 
 
-def _one(look: Reader, workflow: Workflow, item_id: str, *, full: bool) -> None:
+def _one(look: FileReader, workflow: Workflow, item_id: str, *, full: bool) -> None:
     try:
         found = item_views.history(look.q, workflow.id, item_id)
     except Rejected as rejected:
@@ -118,7 +118,7 @@ def _one(look: Reader, workflow: Workflow, item_id: str, *, full: bool) -> None:
         show(f"    {plain(command)}")
 
 
-def _show(found: ItemHistory, look: Reader, names: Names, full: bool) -> None:
+def _show(found: ItemHistory, look: FileReader, names: Names, full: bool) -> None:
     item = found.item
     inside = f"{INTERRUPTED} run" if not look.is_owned else "a run is inside"
     show(style(plain(f"item {item.item_id}"), "cyan", bold=True))

@@ -50,7 +50,7 @@ def confirm(question: str, yes: bool) -> None:
 
 
 def looks(command: Callable[..., Any]) -> Callable[..., None]:
-    """Give a command a `Reader` of the database that `--db` names, open for as long as it works."""
+    """Give a command a `FileReader` of the database that `--db` names, open for as long as it works."""
 
     @wraps(command)
     def opened(*, db: Path, as_json: bool, control: Path | None = None, **typed: Any) -> None:
@@ -126,7 +126,7 @@ def changes(declared: Any, *without: str, **spelled: str) -> Callable[[Callable[
     return decorate
 
 
-WITHOUT_RUNTIME: Final = (
+_WITHOUT_RUNTIME: Final = (
     "Works without a runtime: then it is written into the file, and the next start goes on from there."
 )
 
@@ -135,9 +135,7 @@ def help_of(declared: Any, *examples: str) -> str:
     """The help of a command whose words are those of its declaration."""
     parts = [inspect.getdoc(declared) or ""]
     if not declared.needs_runtime:
-        parts.append(
-            "Works without a runtime: then it is written into the file, and the next start goes on from there."
-        )
+        parts.append(_WITHOUT_RUNTIME)
     return "\n\n".join([*parts, "\b\n" + "\n".join(f"keep {each} --db keep.db" for each in examples)])
 
 

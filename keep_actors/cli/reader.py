@@ -35,7 +35,7 @@ UNREADABLE: Final = (
 """Errors from values in a file that are not what its schema says: the schema is checked before, its rows are not."""
 
 
-class Reader:
+class FileReader:
     """The content of a file at one moment, the process that owns it, and the form in which it is shown."""
 
     def __init__(
@@ -125,12 +125,12 @@ def readable(db: Path) -> Iterator[None]:
 
 
 @contextmanager
-def reading(db: Path, control: Path | None = None, *, as_json: bool = False) -> Iterator[Reader]:
+def reading(db: Path, control: Path | None = None, *, as_json: bool = False) -> Iterator[FileReader]:
     """Open a file to read. A problem with it ends the command, with words."""
     if not db.is_file():
         raise Stopped(Exit.WRONG, f"{db}: there is no such file.")
     try:
         with readable(db), closing(open_reader(str(db))) as reader, reader.snapshot():
-            yield Reader(reader, db, owner_of(db), control, as_json=as_json)
+            yield FileReader(reader, db, owner_of(db), control, as_json=as_json)
     except StorageError as error:
         raise Stopped(Exit.WRONG, str(error)) from None

@@ -16,7 +16,7 @@ from keep_actors.cli.actions import accept_repair, refuse_repair
 from keep_actors.cli.exit_codes import Exit, Stopped
 from keep_actors.cli.inputs import script_file, source_of
 from keep_actors.cli.options import changes, help_of, looks, workflow_argument
-from keep_actors.cli.reader import Reader, reading
+from keep_actors.cli.reader import FileReader, reading
 from keep_actors.cli.terminal import fields, json_line, plain, plain_lines, remark, show
 from keep_actors.cli.write_path import EventsWait, WritePath
 from keep_actors.policy import Grant
@@ -159,7 +159,7 @@ repair.add_command(refuse_repair, "refuse")
 @repair.command("show")
 @workflow_argument()
 @looks
-def show_repair(look: Reader, workflow: str) -> None:
+def show_repair(look: FileReader, workflow: str) -> None:
     """Show the proposal: why it waits, what would change, and what the failing version has touched."""
     found = look.workflow(workflow)
     proposed = views.proposal(look.q, found.id)

@@ -10,7 +10,7 @@ from keep_actors.api.attention import Attention, attention_of
 from keep_actors.api.overdue import Failing, Moment, failing_of
 from keep_actors.api.standing import INTERRUPTED, RunView
 from keep_actors.cli.options import looks, workflow_argument
-from keep_actors.cli.reader import Reader
+from keep_actors.cli.reader import FileReader
 from keep_actors.cli.terminal import age, brief, fields, json_line, plain, remark, show, show_each, style, table, when
 from keep_storage import attention_reads, item_reads, lookups, reads
 from keep_storage.ids import Millis
@@ -84,7 +84,7 @@ class Detail(msgspec.Struct, frozen=True):
 @workflow_argument(required=False)
 @click.option("--all", "everything", is_flag=True, help="Archived ones too.")
 @looks
-def status(look: Reader, workflow: str | None, everything: bool) -> None:
+def status(look: FileReader, workflow: str | None, everything: bool) -> None:
     """Show the workflows of a database, or one WORKFLOW in detail.
 
     Reads the file, whether a runtime is running or not, and says which. `interrupted`: a run was active when the
@@ -109,7 +109,7 @@ def status(look: Reader, workflow: str | None, everything: bool) -> None:
             _show(detail, look)
 
 
-def lines(look: Reader) -> list[StatusLine]:
+def lines(look: FileReader) -> list[StatusLine]:
     """All workflows, oldest first. What it costs does not depend on how much they have done."""
     due = {each.workflow_id: each.at for each in reads.agenda(look.q)}
     waiting = {each.id for each in reads.workflows_needing_attention(look.q)}
@@ -141,7 +141,7 @@ def lines(look: Reader) -> list[StatusLine]:
     ]
 
 
-def _list(look: Reader, everything: bool) -> None:
+def _list(look: FileReader, everything: bool) -> None:
     found = [each for each in lines(look) if everything or each.status is not WorkflowStatus.ARCHIVED]
     if look.as_json:
         show_each(found)
@@ -181,7 +181,7 @@ def _state(line: StatusLine) -> str:
     return _FAILING if line.failing else str(line.status)
 
 
-def _fails(failing: Failing, look: Reader) -> str:
+def _fails(failing: Failing, look: FileReader) -> str:
     """Since when it fails, and what follows: without a runtime, nothing by itself."""
     again = f"tried again at {when(failing.retry_at, look.now)}" if look.is_owned else "tried again once a runtime runs"
     times = "once" if failing.times == 1 else f"{failing.times} times in a row"
@@ -200,7 +200,7 @@ def _due(line: StatusLine, now: Millis) -> str:
     return "now" if line.due_at <= now else age(line.due_at, now)
 
 
-def _detail(look: Reader, workflow: Workflow, line: StatusLine) -> Detail:
+def _detail(look: FileReader, workflow: Workflow, line: StatusLine) -> Detail:
     version = reads.version(look.q, workflow.active_version_id) if workflow.active_version_id else None
     at = Moment(look.now, is_owned=look.is_owned)
     return Detail(
@@ -215,7 +215,7 @@ def _detail(look: Reader, workflow: Workflow, line: StatusLine) -> Detail:
     )
 
 
-def _show(detail: Detail, look: Reader) -> None:
+def _show(detail: Detail, look: FileReader) -> None:
     line, now = detail.workflow, look.now
     state = _state(line)
     show(style(f"{plain(line.name)}  {state}", _COLOURS.get(state, "white"), bold=True))
@@ -245,7 +245,7 @@ def _show(detail: Detail, look: Reader) -> None:
         show(f"  run       {run.id}  {plain(run.handler)}  {run.standing}  {when(run.created_at, now)}")
 
 
-def _times(handler: Handler, failing: Failing | None, look: Reader) -> str:
+def _times(handler: Handler, failing: Failing | None, look: FileReader) -> str:
     """The next times of a handler, and since when it fails."""
     held = None if failing is not None else handler.retry_at
     times = [("next", handler.next_run_at), ("wakes", handler.wake_at), ("not before", held)]

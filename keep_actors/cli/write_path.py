@@ -11,7 +11,7 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from keep_actors.api.commands import Change, Command
+from keep_actors.api.commands import Command, StorageCommand
 from keep_actors.cli.exit_codes import Exit, Stopped
 from keep_actors.cli.terminal import json_line, plain, remark, show
 from keep_actors.control.client import CommandRefused, ControlClient, Lost
@@ -74,7 +74,7 @@ class WritePath:
         command: Command[T],
         *,
         timeout_s: float | None = ANSWER_S,
-        prepared: Callable[[Any], Change[T]] = lambda command: command,
+        prepared: Callable[[Any], StorageCommand[T]] = lambda command: command,
     ) -> T:
         """Have the runtime carry it out; if there is none, write it into the file where the command allows that.
 
@@ -84,11 +84,11 @@ class WritePath:
         if client is not None:
             with client, _refusals():
                 return client.ask(command, timeout_s)
-        if command.needs_runtime or not isinstance(command, Change):
+        if command.needs_runtime or not isinstance(command, StorageCommand):
             raise Stopped(Exit.NO_RUNTIME, self.no_runtime())
         return self._write(prepared(command))
 
-    def _write(self, command: Change[T]) -> T:
+    def _write(self, command: StorageCommand[T]) -> T:
         # Here: only this loads what changes a file.
         from keep_storage.recovery import recovery
         from keep_storage.store import Store

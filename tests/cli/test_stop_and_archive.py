@@ -86,7 +86,7 @@ def test_where_no_run_is_active_or_another_one_a_stop_is_refused(tmp_path: Path)
 
     def act(office: Office) -> None:
         assert "No run of workflow" in (said := office.run("stop", "flow", code=Exit.WRONG).stderr)
-        assert "is under way. [run_not_active]" in said
+        assert "is active. [run_not_active]" in said
         [run] = office.objects("runs", "flow")
         assert "is not under way" in office.run("stop", "flow", "--run", run["id"], code=Exit.WRONG).stderr
 

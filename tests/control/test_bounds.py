@@ -14,7 +14,7 @@ import anyio.lowlevel
 import msgspec
 import pytest
 
-from keep_actors.api.commands import Command, DeployScript, GivePermission, PublishEvent, Resolve
+from keep_actors.api.commands import Command, DeployScript, GivePermission, PublishMessage, Resolve
 from keep_actors.control import bounds, protocol
 from keep_actors.control.place import place_of
 from keep_actors.control.protocol import Follow
@@ -94,13 +94,13 @@ def test_what_is_too_much_is_refused_with_words(payload: bytes, words: str) -> N
 
 
 LARGE: dict[str, Command[Any]] = {
-    "many lists": PublishEvent(workflow="flow", topic="in", message_id="m", title="t", payload=[[{"n": 1}]] * 20_000),
-    "brackets in a text": PublishEvent(
+    "many lists": PublishMessage(workflow="flow", topic="in", message_id="m", title="t", payload=[[{"n": 1}]] * 20_000),
+    "brackets in a text": PublishMessage(
         workflow="flow", topic="in", message_id="m", title="t", payload='[{"\\' * 300_000
     ),
     "a script": DeployScript(source='const a = "[[[{{{"; // \\ " \n' * 100_000),
     "a large number": Resolve(mutation_id="m", verdict="happened", by="ann", result=10**100),
-    "small numbers": PublishEvent(
+    "small numbers": PublishMessage(
         workflow="flow", topic="in", message_id="m", title="t", payload=[1e-300, "5e-324"] * 2_000
     ),
     "the last entry": Follow(after=2**63 - 1),

@@ -26,14 +26,14 @@ from keep_actors.api.commands import (
     COMMANDS,
     Amend,
     Approvals,
-    Change,
     Command,
     DeployScript,
     Pause,
-    PublishEvent,
+    PublishMessage,
     Resolve,
     Resume,
-    StopRun,
+    StopActiveRun,
+    StorageCommand,
     Unarchive,
     Unknowns,
 )
@@ -128,8 +128,8 @@ def test_every_command_is_a_method_of_the_library_with_the_same_fields_and_answe
 
 def test_every_declaration_is_in_the_table_and_only_changes_are_written_without_a_runtime() -> None:
     declared = [each for each in vars(commands).values() if isinstance(each, type) and issubclass(each, Command)]
-    assert set(COMMANDS) == set(declared) - {Command, Change, commands.WorkflowChange, commands.MutationChange}
-    assert all(issubclass(each, Change) for each in COMMANDS if not each.needs_runtime)
+    assert set(COMMANDS) == set(declared) - {Command, StorageCommand, commands.WorkflowChange, commands.MutationChange}
+    assert all(issubclass(each, StorageCommand) for each in COMMANDS if not each.needs_runtime)
     assert len({each.__struct_config__.tag for each in protocol.REQUESTS}) == len(protocol.REQUESTS)
 
 
@@ -140,7 +140,7 @@ async def test_a_request_is_answered_with_what_it_carries(tmp_path: Path) -> Non
         assert (about.pid, about.version) == (os.getpid(), keep_actors.__version__)
         paused = await in_thread(lambda: ask(db, Pause(workflow="flow", by="ann")))
         assert paused == await keep.workflow("flow")
-        publish = PublishEvent(
+        publish = PublishMessage(
             workflow="flow", topic="in", message_id="m1", title="One", payload={"n": [1, None, "\n"]}
         )
         [event] = await in_thread(lambda: ask(db, publish))
@@ -153,7 +153,7 @@ async def test_what_is_refused_is_refused_with_its_reason(tmp_path: Path) -> Non
         with pytest.raises(CommandRefused, match="There is no workflow 'flo'") as refused:
             await in_thread(lambda: ask(db, Pause(workflow="flo")))
         assert (refused.value.error.kind, refused.value.error.reason) == ("rejected", "workflow_not_found")
-        too_much = PublishEvent(workflow="flow", topic="in", message_id="m", title="m", payload="x" * 300_000)
+        too_much = PublishMessage(workflow="flow", topic="in", message_id="m", title="m", payload="x" * 300_000)
         with pytest.raises(CommandRefused, match="more than 262144 bytes") as refused:
             await in_thread(lambda: ask(db, too_much))
         assert refused.value.error.kind == "invalid"
@@ -224,7 +224,7 @@ async def test_calls_that_wait_are_found_by_permission_and_a_run_that_is_not_the
         other = Approvals(workflow="adds", permission="fake.search")
         assert await in_thread(lambda: ask(db, other)) == []
         with pytest.raises(CommandRefused, match=r"No run of workflow .* is active") as refused:
-            await in_thread(lambda: ask(db, StopRun(workflow="adds", by="ann")))
+            await in_thread(lambda: ask(db, StopActiveRun(workflow="adds", by="ann")))
         assert refused.value.error.reason == "run_not_active"
         await keep.archive("adds", by="ann")
         assert await in_thread(lambda: ask(db, Approvals())) == [], "archiving leaves no question"
