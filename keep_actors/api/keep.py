@@ -257,9 +257,9 @@ class Keep(KeepAnswers):
         `happened` (with the `result` that `next` is given), `did_not_happen` (the events are released, and a fresh run
         takes them), `skip` (the events are skipped, and `next` is told so) or `try_again` (the connector is asked
         again, if it can tell). `version` is that of the mutation you looked at: if it has changed since, or another
-        verdict was first, this is refused. The `result` has to be what the connector's method returns (`unknowns` shows the type
-        and an example): `ResultRefused` says what does not fit, and then nothing was written. So does it if this
-        runtime has no such connector. Until `next` has used it, `amend` puts it right.
+        verdict was first, this is refused. The `result` has to be what the connector's method returns (`unknowns` shows
+        the type and an example): `ResultRefused` says what does not fit, and then nothing was written. It is raised
+        too if this runtime has no such connector. Until `next` has used it, `amend` puts it right.
 
         ```python
         [question] = await keep.unknowns("mail to sheets")

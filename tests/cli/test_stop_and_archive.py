@@ -88,7 +88,7 @@ def test_where_no_run_is_active_or_another_one_a_stop_is_refused(tmp_path: Path)
         assert "No run of workflow" in (said := office.run("stop", "flow", code=Exit.WRONG).stderr)
         assert "is active. [run_not_active]" in said
         [run] = office.objects("runs", "flow")
-        assert "is not under way" in office.run("stop", "flow", "--run", run["id"], code=Exit.WRONG).stderr
+        assert "is not active" in office.run("stop", "flow", "--run", run["id"], code=Exit.WRONG).stderr
 
     at_work(tmp_path / "keep.db", fill, act)
     assert "Start one: keep run" in Desk(tmp_path / "keep.db").run("stop", "flow", code=Exit.NO_RUNTIME).stderr
