@@ -288,7 +288,7 @@ WRONG_USES = {
     "no such name": (["shipping.js", "--db", "keep.db", "--connectors", "shop:Shoop"], "connectors in it: Shop"),
     "two of one name": (
         ["shipping.js", "--db", "keep.db", "--connectors", "shop:Shop", "--connectors", "shop:Shop"],
-        "is named 'shop', and so is another connector",
+        "has the name 'shop' of another connector",
     ),
 }
 
