@@ -9,7 +9,7 @@ from typing import Literal
 
 import msgspec
 
-from keep_actors.kernel.backoff import Backoff
+from keep_actors.backoff import Backoff
 from keep_storage.ids import Millis
 from keep_storage.model import HandlerKind, OnUnknown
 

@@ -4,8 +4,8 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Final, TypeVar
 
+from keep_actors.backoff import Backoff
 from keep_actors.kernel import Time
-from keep_actors.kernel.backoff import Backoff
 from keep_storage.errors import StorageUnavailable
 
 T = TypeVar("T")

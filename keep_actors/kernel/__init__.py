@@ -5,8 +5,8 @@ task group, and talk to it through a reference. It needs nothing from the rest o
 grow features that one actor alone wants. `docs/kernel.md` has the promises.
 """
 
+from keep_actors.backoff import Backoff
 from keep_actors.kernel.actor import Actor, ActorRef
-from keep_actors.kernel.backoff import Backoff
 from keep_actors.kernel.clock import Clock
 from keep_actors.kernel.directory import Directory
 from keep_actors.kernel.errors import ActorDied, ActorError, ActorStopped, AskTimeout, Escalated, MailboxFull

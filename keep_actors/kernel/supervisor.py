@@ -14,8 +14,8 @@ import msgspec
 from anyio.abc import TaskGroup, TaskStatus
 from anyio.lowlevel import checkpoint
 
+from keep_actors.backoff import doubled_ms
 from keep_actors.kernel.actor import Actor, ActorRef
-from keep_actors.kernel.backoff import doubled_ms
 from keep_actors.kernel.errors import ActorStopped, Escalated
 from keep_actors.kernel.time import Time
 

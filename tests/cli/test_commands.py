@@ -103,7 +103,7 @@ HEAVY = {
     "keep_actors.api.keep",
     "keep_actors.connectors",
     "keep_storage.manager",
-    "keep_sandbox",
+    "keep_sandbox.engine",
 }
 
 
