@@ -333,7 +333,7 @@ async def test_a_stop_when_nothing_runs_is_refused_in_words() -> None:
     async with Box.open(Fake()) as box:
         await box.deploy(TWENTY)
         await box.until_idle()
-        with pytest.raises(Rejected, match=r"No run of workflow .* is under way") as refused:
+        with pytest.raises(Rejected, match=r"No run of workflow .* is active") as refused:
             await box.keep.stop_run("flow", by="ann")
         assert refused.value.reason is Reason.RUN_NOT_ACTIVE
 
@@ -342,7 +342,7 @@ async def test_a_stop_of_another_run_than_the_one_under_way_is_refused() -> None
     fake = Fake()
     async with Box.open(fake) as box:
         hang = await third_on_the_wire(box, fake)
-        with pytest.raises(Rejected, match=r"Run 'run_0' of workflow .* is not under way"):
+        with pytest.raises(Rejected, match=r"Run 'run_0' of workflow .* is not active"):
             await box.keep.stop_run("flow", run_id="run_0", by="ann")
         hang.release()
         await box.until_idle()
