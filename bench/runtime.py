@@ -20,7 +20,7 @@ from bench import machine
 from bench.report import Column, Report, Value
 from keep_actors import Connector, Keep
 from keep_actors.connectors import mutation
-from keep_actors.runtime import runtime
+from keep_actors.runtime import opening
 from keep_storage import Ids, Millis, Operation, Store, reads, wall_clock
 from keep_storage.model import Handler, HandlerKind, Run, ScriptVersion, StoredGrant
 from keep_storage.operations import (
@@ -379,7 +379,7 @@ def metered() -> Iterator[Meter]:
         def reader(self) -> Reader:
             return MeteredReader(super().reader(), meter)
 
-    with patch.object(runtime, "Store", MeteredStore):
+    with patch.object(opening, "Store", MeteredStore):
         yield meter
 
 

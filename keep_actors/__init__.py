@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from keep_actors.connectors import Connector, MutationCall, ReadCall, mutation, read
     from keep_actors.permissions import Grant, PermissionsNeeded
     from keep_actors.policy import Backoff, Policy
-    from keep_actors.runtime.runtime import open  # noqa: A004  # `keep_actors.open(...)` is how it is called
+    from keep_actors.runtime.opening import open  # noqa: A004  # `keep_actors.open(...)` is how it is called
     from keep_storage.errors import EventsWouldWait, Reason, Rejected
 
     __version__: str
@@ -58,7 +58,7 @@ _HOME = {
     "Rejected": "keep_storage.errors",
     "ResultRefused": "keep_actors.api.verdicts",
     "mutation": "keep_actors.connectors",
-    "open": "keep_actors.runtime.runtime",
+    "open": "keep_actors.runtime.opening",
     "read": "keep_actors.connectors",
 }
 assert set(_HOME) == set(__all__), "every public name has its home"

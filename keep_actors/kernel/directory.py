@@ -48,6 +48,11 @@ class Directory(Generic[M]):
         """Return True if there is an actor for this key, or one that waits for a restart."""
         return key in self._active
 
+    def waiting(self, key: str) -> list[M]:
+        """The messages that wait for the actor of this key, the next one first."""
+        child = self._active.get(key)
+        return [] if child is None else list(child.actor.mailbox)
+
     def tell(self, key: str, message: M) -> None:
         """Send a message and do not wait. Raises `MailboxFull` or `ActorStopped` when it is not accepted."""
         self._child(key).ref.tell(message)

@@ -19,6 +19,8 @@ from keep_actors.connectors import Catalog, Connector
 from keep_actors.host.fault_points import Faults, Point, no_faults
 from keep_actors.kernel import Question, RestartPolicy, Time, VirtualTime
 from keep_actors.maintenance import Maintainer
+from keep_actors.notices import Sinks
+from keep_actors.notices.sink import chosen as chosen_sinks
 from keep_actors.permissions import Accepted
 from keep_actors.policy import Policy
 from keep_actors.sandbox_pool import SandboxPool
@@ -76,6 +78,7 @@ class Box:
         policies: Mapping[str, Policy] | None = None,
         grants: Accepted = "all",
         maintainer: Maintainer | None = None,
+        notices: Sinks = (),
         restart: RestartPolicy | None = None,
         runs_max: int = 64,
         faults: Faults = no_faults,
@@ -89,6 +92,7 @@ class Box:
             "policies": policies,
             "grants": grants,
             "maintainer": maintainer,
+            "sinks": chosen_sinks(notices),
             "restart": restart,
             "runs_max": runs_max,
             "faults": faults,
@@ -210,7 +214,7 @@ class Box:
         workflow_id = await self.id_of(workflow)
         assert self._pace.is_frozen(workflow_id), "freeze it first"
         await self.until_idle()
-        waiting = self._mailbox(workflow_id)
+        waiting = self._running().runtime.directory.waiting(workflow_id)
         if not waiting:
             return None
         self._pace.step(workflow_id)
@@ -221,7 +225,7 @@ class Box:
         """What waits for a workflow's actor, the next one first."""
         workflow_id = await self.id_of(workflow)
         await self.until_idle()
-        return self._mailbox(workflow_id)
+        return self._running().runtime.directory.waiting(workflow_id)
 
     async def tell(self, workflow: str, message: Message) -> None:
         """Put any message into a workflow's mailbox."""
@@ -263,10 +267,6 @@ class Box:
     def _running(self) -> Process:
         assert self._process is not None, "the process has ended; `await box.reopen()`"
         return self._process
-
-    def _mailbox(self, workflow_id: str) -> list[Message]:
-        actor = self._running().runtime.actors.get(workflow_id)
-        return list(actor.mailbox) if actor is not None else []
 
     async def _gone(self, process: Process) -> None:
         await process.ended.wait()

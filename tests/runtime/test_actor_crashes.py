@@ -16,16 +16,13 @@ import anyio
 import pytest
 from anyio.lowlevel import checkpoint
 
-from keep_actors import Connector, Keep, Policy, mutation, read
+from keep_actors import Connector, Keep, mutation, read
 from keep_actors.connectors import Catalog, Transient, Uncertain
-from keep_actors.host.host import Host
 from keep_actors.host.reading_actor import ReadingActor, ReadingRef
-from keep_actors.host.run_slots import RunSlots
 from keep_actors.host.storage_actor import StorageActor, StorageRef
 from keep_actors.kernel import ActorDied, ActorStopped, Escalated, RestartPolicy, VirtualTime
-from keep_actors.kernel.signal import Signal
 from keep_actors.permissions import Grant
-from keep_actors.runtime.runtime import CoreActors, Runtime
+from keep_actors.runtime.assembly import assemble
 from keep_actors.sandbox_pool import SandboxPool
 from keep_actors.testing import Box
 from keep_actors.workflow.messages import Advance, Ended, Message
@@ -185,25 +182,26 @@ async def assembled(
     grace_ms: int = 10_000,
 ) -> AsyncIterator[Assembly]:
     """What `keep_actors.open` puts together, in memory."""
-    time, rng, committed, here = HastyTime(START), random.Random(7), Signal(), Here()
+    time, here = HastyTime(START), Here()
     with Store.in_memory(time.now) as store:
         unsteady = UnsteadyStore(store)
         unsteady.weather = weather or unsteady.weather
-        storage = StorageActor(unsteady, thread=here, on_commit=committed.fire)
-        reading = ReadingActor(store.reader(), thread=here)
         async with SandboxPool.open(mode="thread", run_sync=here) as pool:
-            host = Host(
+            runtime = assemble(
+                unsteady,
+                store.reader(),
+                pool,
+                Catalog(connectors),
                 time=time,
-                rng=rng,
-                storage=StruckStorage(storage, strike),
-                reading=StruckReading(reading, strike, heard),
-                pool=pool,
-                catalog=Catalog(connectors),
-                run_slots=RunSlots(64),
-                policy=Policy(),
-                policies={},
+                rng=random.Random(7),
+                thread=here,
+                reading_thread=here,
+                grants="all",
+                restart=restart,
             )
-            runtime = Runtime(host, CoreActors(storage, reading, time), committed, restart or RestartPolicy(), "all")
+            storage, reading = runtime.core.storage, runtime.core.reading
+            runtime.host.storage = StruckStorage(storage, strike)
+            runtime.host.reading = StruckReading(reading, strike, heard)
             async with runtime.running(grace_ms) as keep:
                 yield Assembly(keep, time, storage.ref, reading.ref)
 

@@ -518,6 +518,6 @@ def test_neither_the_address_nor_the_secret_of_a_webhook_is_shown() -> None:
 
 def test_a_receiver_loads_no_runtime() -> None:
     look = "import sys, keep_actors.notices; print([each for each in sys.modules if each in sys.argv])"
-    heavy = ["keep_actors.runtime.runtime", "keep_actors.host.host", "keep_sandbox", "httpx"]
+    heavy = ["keep_actors.runtime.opening", "keep_actors.host.host", "keep_sandbox", "httpx"]
     done = subprocess.run([sys.executable, "-c", look, *heavy], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"

@@ -16,14 +16,11 @@ import pytest
 from keep_actors import Connector, Grant, Keep, Policy, Rejected
 from keep_actors.api.verdicts import PersonVerdict
 from keep_actors.connectors import Catalog, Uncertain
-from keep_actors.host.host import Host
-from keep_actors.host.reading_actor import ReadingActor, ReadingRef
-from keep_actors.host.run_slots import RunSlots
+from keep_actors.host.reading_actor import ReadingRef
 from keep_actors.host.storage_actor import StorageActor
-from keep_actors.kernel import ActorDied, RestartPolicy, VirtualTime
-from keep_actors.kernel.signal import Signal
+from keep_actors.kernel import ActorDied, VirtualTime
 from keep_actors.maintenance import Maintainer, Proposal, RepairTask
-from keep_actors.runtime.runtime import CoreActors, Runtime
+from keep_actors.runtime.assembly import assemble
 from keep_actors.sandbox_pool import SandboxPool
 from keep_storage import Store, invariants
 from keep_storage.model import Event, MutationStatus, Workflow
@@ -37,7 +34,6 @@ from tests.runtime.test_actor_crashes import (
     HastyTime,
     Here,
     Strike,
-    StruckReading,
     StruckStorage,
     calm,
 )
@@ -74,26 +70,27 @@ async def machine(
     strike: Strike = calm,
 ) -> AsyncIterator[Machine]:
     """What `keep_actors.open` puts together, with everything done on the spot. On asyncio it tells one story."""
-    now, committed, here = time or VirtualTime(START), Signal(), Here()
+    now, here = time or VirtualTime(START), Here()
     files = Mortal(SqliteDatabase.open(str(path), now=now.now()))
     with Store(files, now.now) as store:
-        storage = StorageActor(store, thread=here, on_commit=committed.fire)
-        reading = ReadingActor(store.reader(), thread=here)
         async with pool.open(mode="thread", run_sync=here) as sandbox:
-            host = Host(
+            runtime = assemble(
+                store,
+                store.reader(),
+                sandbox,
+                Catalog(connectors),
                 time=now,
                 rng=random.Random(7),
-                storage=StruckStorage(storage, strike),
-                reading=StruckReading(reading, calm, None),
-                pool=sandbox,
-                catalog=Catalog(connectors),
-                run_slots=RunSlots(64),
-                policy=policy or Policy(),
-                policies=policies or {},
-                automatic_repairs=maintainer is not None and maintainer.is_automatic,
+                thread=here,
+                reading_thread=here,
+                policy=policy,
+                policies=policies,
+                grants="all",
+                maintainer=maintainer,
+                restart=None if strike is calm else NEVER_GIVE_UP,
             )
-            restart = RestartPolicy() if strike is calm else NEVER_GIVE_UP
-            runtime = Runtime(host, CoreActors(storage, reading, now), committed, restart, "all", maintainer)
+            storage, reading = runtime.core.storage, runtime.core.reading
+            runtime.host.storage = StruckStorage(storage, strike)
             async with runtime.running(grace_ms=10_000) as keep:
                 yield Machine(keep, now, storage, reading.ref, files)
 

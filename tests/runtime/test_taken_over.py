@@ -92,7 +92,7 @@ OTHER = script(prepare="return { reservations: [] } ;")
 async def test_workers_are_dropped_at_every_activation(impact: Impact, monkeypatch: pytest.MonkeyPatch) -> None:
     dropped: list[str] = []
     monkeypatch.setattr(Watched, "dropped", dropped)
-    monkeypatch.setattr("keep_actors.runtime.runtime.SandboxPool", Watched)
+    monkeypatch.setattr("keep_actors.runtime.opening.SandboxPool", Watched)
     maintainer = Mechanic(Proposal(MENDED, impact))
     async with world(maintainer=maintainer) as box:
         keep = box.keep

@@ -327,7 +327,7 @@ BUGS: Final = (
     Bug(
         "nobody looks after a workflow whose actor was given up",
         "keep_actors/runtime/runtime.py",
-        "        self._clock.set(workflow_id, self._host.time.now() + _AFTER_GIVING_UP_MS)\n",
+        "        self._clock.set(workflow_id, self.host.time.now() + _AFTER_GIVING_UP_MS)\n",
         "",
     ),
     Bug(

@@ -400,7 +400,7 @@ class Story:
     async def apply(self, operation: Operation[T]) -> T:
         """What no method of `Keep` does, as a host that builds on the storage would."""
         assert self._process is not None, "the story has begun"
-        return await self._process.host.storage.apply(operation)
+        return await self._process.runtime.host.storage.apply(operation)
 
     def new_id(self, kind: IdKind) -> str:
         """An id for it."""

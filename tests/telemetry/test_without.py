@@ -50,7 +50,7 @@ def test_without_the_libraries(code: str, said: list[str]) -> None:
 
 def test_importing_the_package_loads_neither() -> None:
     code = """
-import sys, keep_actors.runtime.runtime, keep_actors.telemetry
+import sys, keep_actors.runtime.opening, keep_actors.telemetry
 print({'opentelemetry', 'prometheus_client'} & set(sys.modules))
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
