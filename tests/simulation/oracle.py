@@ -91,6 +91,7 @@ _OURS: Final = {
     "an event is there before the run that published it committed": _PUBLISHED_TOO_SOON,
     "an event is there before the one that it follows from was finished": _FOLLOWS_TOO_SOON,
     "an archived workflow asks a person": _ASKED_IN_AN_ARCHIVE,
+    "an operation was refused, and a part of it is there": "SELECT 1 FROM events WHERE message_id GLOB 'half*'",
 }
 """Promises that the storage's own invariants do not have."""
 

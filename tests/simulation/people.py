@@ -19,8 +19,9 @@ from keep_actors.kernel import ActorDied, ActorStopped
 from keep_actors.testing.life import Died
 from keep_storage.errors import Rejected, StorageUnavailable
 from keep_storage.model import WorkflowStatus
-from keep_storage.operations import CreateWorkflow
+from keep_storage.operations import CreateWorkflow, Publish, PublishEvents, SkipEvent, Together
 from tests.simulation import scripts
+from tests.simulation.shell import NoAnswer
 
 if TYPE_CHECKING:
     from tests.simulation.story import Story
@@ -74,7 +75,11 @@ class People:
         await self.attempt(action.__name__.strip("_"), partial(action, keep, rng))
 
     async def _act(self, keep: Keep, rng: random.Random) -> None:
-        """Mostly what waits for a person; else anything."""
+        """Mostly what waits for a person; else anything. Over the control socket, if the climate has one."""
+        by_shell = rng.random() < self._story.climate.shell
+        if by_shell:
+            self._story.trace.figures.by_shell += 1
+            keep = self._story.shell(keep)
         waits = self._story.waits_for_people()
         if waits and rng.random() < 0.7:
             seen: dict[str, Action] = {
@@ -111,13 +116,14 @@ class People:
             (self._set_clock, 5 if climate.clock_jumps else 0),
             (self._restart, 2),
             (self._archive, 12 if climate.archives else 0),
+            (self._overreach, 3),
         ]
 
     async def attempt(self, name: str, work: Callable[[], Awaitable[str]]) -> str:
         """Do something. What people must expect is noted; anything else is a bug."""
         story = self._story
         self._waiting[name] += 1
-        before = story.deaths
+        before, failures = story.deaths, story.trace.figures.storage_failures
         try:
             with anyio.fail_after(_PATIENCE_S):
                 said = await work()
@@ -127,6 +133,11 @@ class People:
             said = f"{type(error).__name__}"
             if story.deaths == before and not story.is_ending:
                 story.oracle.wrong(f"{name} was answered with {said}, and nobody had died")
+        except NoAnswer as error:
+            said = f"{type(error).__name__}"
+            nothing_failed = (story.deaths, story.trace.figures.storage_failures) == (before, failures)
+            if nothing_failed and not story.is_ending:
+                story.oracle.wrong(f"{name} over the socket was not answered ({error}), and nothing had failed")
         except (StorageUnavailable, Died) as error:
             said = f"{type(error).__name__}"
         except TimeoutError:
@@ -405,6 +416,15 @@ class People:
             raise
         story.archived.append(archived)
         return f"{archived.name}"
+
+    async def _overreach(self, keep: Keep, rng: random.Random) -> str:
+        """Want two things at once, of which the second cannot be: neither may happen."""
+        story, found = self._story, await keep.workflow(rng.choice(self._story.flows))
+        event = Publish(story.new_id("evt"), "t0", f"half{rng.randrange(1000)}", "half")
+        missing = SkipEvent(found.id, "t0", "none such", by="ann")
+        await story.apply(Together((PublishEvents(found.id, (event,)), missing)))
+        story.oracle.wrong("an event was skipped that nobody has published")
+        return found.name
 
     async def _set_clock(self, _: Keep, rng: random.Random) -> str:
         ms = rng.choice([-3_600_000, -60_000, 30_000, 600_000, 7_200_000])

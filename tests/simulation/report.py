@@ -21,6 +21,8 @@ _FIGURES = (
     ("clock_jumps", "clock jumps"),
     ("actions", "actions of people"),
     ("lies", "lies of people"),
+    ("by_shell", "actions by the socket"),
+    ("notices", "notices sent"),
 )
 
 

@@ -20,6 +20,7 @@ SWITCHES: Final = (
     "asks",
     "repairs",
     "revokes",
+    "notices",
 )
 _LEAST: Final = {
     "workflows": 1,
@@ -63,6 +64,8 @@ def _smaller(climate: Climate) -> Iterator[Climate]:
             yield replace(climate, **{switch: False})
     if climate.slow:
         yield replace(climate, slow=0.0)
+    if climate.shell:
+        yield replace(climate, shell=0.0)
     if climate.hurries:
         yield replace(climate, hurries=0)
     for name, least in _LEAST.items():

@@ -2,8 +2,11 @@
 
 import random
 from collections.abc import Sequence
+from contextlib import nullcontext
 from functools import partial
-from typing import Any, TypeVar
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, TypeVar, cast
 
 import anyio
 import msgspec
@@ -28,7 +31,9 @@ from tests.simulation import scripts, weather
 from tests.simulation.disk import Disk, DiskOfAProcess
 from tests.simulation.mender import Mender
 from tests.simulation.oracle import Oracle
+from tests.simulation.pager import Pagers
 from tests.simulation.people import People, asking
+from tests.simulation.shell import ControlSocket, Shell
 from tests.simulation.shop import SETTLE_MS, TIMEOUT_MS, Moods, Order, fake_shop
 from tests.simulation.standin import StandInPool
 from tests.simulation.trace import Figures, Trace
@@ -112,13 +117,17 @@ class Story:
         self.world.on_effect = self._happens
         self._catalog = Catalog([shop])
         self.people = People(self, seed)
+        self._pagers = Pagers(self, seed)
+        self._place: Path | None = None
 
     # The two halves of a story.
 
     async def happen(self) -> None:
         """Storm, then calm. Ends early when a promise is broken."""
         try:
-            await self._unfold()
+            with TemporaryDirectory(prefix="story-") if self.climate.shell else nullcontext() as folder:
+                self._place = Path(folder) / "control" if folder else None
+                await self._unfold()
         except ExceptionGroup as group:
             self.oracle.wrong(f"something was raised that nobody expects: {_first(group)!r}")
         self._disk.close()
@@ -134,6 +143,7 @@ class Story:
                 self._storm.on = True
                 await anyio.sleep(self.climate.minutes * 60)
                 self.people.on = self._storm.on = self._moods.on = False
+                self._pagers.calm()
                 await self._calm()
                 self._die()
                 self._tasks.cancel_scope.cancel()
@@ -162,6 +172,7 @@ class Story:
         for number in range(_CALM_ROUNDS):
             await anyio.sleep(60 * min(_CALM_MINUTES + number, 10))
             self.oracle.overdue(self.time.now() - _LATE_MS)
+            self._pagers.check(self.time.now() - _LATE_MS)
             if self.oracle.violation:
                 return
             why = await self._restless(rng)
@@ -172,6 +183,7 @@ class Story:
             return
         self._note("rest", "")
         self.oracle.at_rest()
+        self._pagers.at_rest()
 
     async def _restless(self, rng: random.Random) -> str:
         """What waits for a person, who then answers, or is still under way; empty if nothing is."""
@@ -267,6 +279,7 @@ class Story:
             self._process = self._new_process()
             self._storm.has_struck_the_storage = False
             self.trace.process += 1
+            self._pagers.starts(self.trace.process)
             self.trace.figures.processes += 1
             self._note("process", "starts")
             self.keep = await self._tasks.start(self._process.run)
@@ -302,6 +315,8 @@ class Story:
             policy=self._policy,
             grants="explicit",
             maintainer=Mender(self._seed, self.oracle) if self.climate.repairs else None,
+            sinks=self._pagers.sinks,
+            server=None if self._place is None else ControlSocket(self._place),
             restart=RestartPolicy(),
             faults=self._reach,
             turns=self._turn,
@@ -375,6 +390,15 @@ class Story:
         """What a workflow may call, and what it has to ask for."""
         return asking(self._asks[flow] if self.climate.asks else ())
 
+    def shell(self, keep: Keep) -> Keep:
+        """The same, over the control socket."""
+        assert self._place is not None, "this climate has a shell"
+        return cast(Keep, Shell(keep, self._place))
+
+    def rows(self, sql: str, *params: Any) -> list[tuple[Any, ...]]:
+        """Look into the database."""
+        return self._disk.rows(sql, *params)
+
     def truth_of(self, mutation_id: str) -> Effect | None:
         """What really became of a call."""
         [(key,)] = self._disk.rows("SELECT idempotency_key FROM mutations WHERE id = ?", mutation_id)
@@ -408,17 +432,21 @@ class Story:
 
     # What is told.
 
-    def _note(self, what: str, how: str) -> None:
+    def look_at_the_clock(self) -> None:
+        """Note the time of what is noted next."""
         self.trace.now_ms = self.time.now() - START
+
+    def _note(self, what: str, how: str) -> None:
+        self.look_at_the_clock()
         self.trace.note("", "story", what, how)
 
     def _committed(self) -> None:
-        self.trace.now_ms = self.time.now() - START
+        self.look_at_the_clock()
         self.oracle.committed()
         self._end_if_wrong()
 
     def _arrives(self, call: Any) -> None:
-        self.trace.now_ms = self.time.now() - START
+        self.look_at_the_clock()
         # What is raised here would be taken for the shop's own failure.
         checked = False
         try:

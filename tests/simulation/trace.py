@@ -11,7 +11,7 @@ import msgspec
 
 from keep_storage.transitions import EVENT_NEXT, MUTATION_NEXT, PHASE_NEXT, STATUS_NEXT, WORKFLOW_NEXT
 
-_LETTERS = {"wf": "w", "ver": "v", "ses": "s", "run": "r", "evt": "e", "mut": "m", "apr": "a"}
+_LETTERS = {"wf": "w", "ver": "v", "ses": "s", "run": "r", "evt": "e", "mut": "m", "apr": "a", "ntc": "n"}
 
 TABLES: Mapping[str, Mapping[Any, frozenset[Any]]] = {
     "phase": PHASE_NEXT,
@@ -57,6 +57,8 @@ class Figures(msgspec.Struct):
     clock_jumps: int = 0
     actions: int = 0
     lies: int = 0
+    by_shell: int = 0
+    notices: int = 0
     settled_by: dict[str, int] = {}
     """Of the uncertain ones: who said what became of them."""
     edges: set[tuple[str, str, str]] = set()

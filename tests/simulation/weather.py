@@ -61,6 +61,10 @@ class Climate(msgspec.Struct, frozen=True):
     """Permissions are taken back, and given again."""
     engine: bool = False
     """Scripts run in the real engine."""
+    notices: bool = False
+    """Sinks are told when something needs a person."""
+    shell: float = 0.0
+    """How often people act over the control socket."""
 
 
 def climate(seed: int) -> Climate:
@@ -90,7 +94,9 @@ def climate(seed: int) -> Climate:
         revokes=rng.random() < 0.2,
     )
     # The last workflow of a story is not archived.
-    return msgspec.structs.replace(usual, workflows=2) if usual.archives and rng.random() < 0.6 else usual
+    workflows = 2 if usual.archives and rng.random() < 0.6 else usual.workflows
+    notices, shell = rng.random() < 0.5, rng.choice([0.0, 0.0, 0.5])
+    return msgspec.structs.replace(usual, workflows=workflows, notices=notices, shell=shell)
 
 
 def policy(seed: int, chosen: Climate) -> Policy:
