@@ -1,7 +1,8 @@
-"""For all tests: Hypothesis measures no time, since a loaded machine is no bug; who is interrupted, ends."""
+"""For all tests: the rings, Hypothesis without deadlines (a loaded machine is no bug), and SIGINT that interrupts."""
 
 import gc
 import signal
+from pathlib import Path
 from typing import Final
 
 import pytest
@@ -13,12 +14,58 @@ settings.load_profile("house")
 # A shell has what it starts in the background ignore this signal, and so would everything that a test starts.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
-LONG: Final = ("tests/test_house.py", "tests/sandbox/test_soak.py", "tests/bench/", "tests/docs/", "tests/simulation/")
-"""These begin first: at the end a core would have nothing to do while another one is at the last of them."""
+SLOW: Final = (
+    # Long, so that they begin first: at the end a core would have nothing to do while another is at the last of them.
+    "tests/test_house.py",
+    "tests/sandbox/test_soak.py",
+    "tests/bench/",
+    "tests/docs/",
+    "tests/simulation/",
+    # Processes, jails and sockets.
+    "tests/cli/",
+    "tests/control/",
+    "tests/crash/",
+    "tests/fuzz/",
+    "tests/runtime/test_embedding.py",
+    "tests/runtime/test_maintainer_over_http.py",
+    "tests/runtime/test_notices_over_http.py",
+    "tests/runtime/test_notices_stories.py",
+    "tests/runtime/test_sigkill.py",
+    "tests/runtime/test_taken_over.py",
+    "tests/sandbox/test_attacks.py",
+    "tests/sandbox/test_compromise.py",
+    "tests/sandbox/test_installation.py",
+    "tests/sandbox/test_lifecycle.py",
+    "tests/supply/",
+    "tests/torture/",
+    # Sweeps, seeds, random walks and scale.
+    "tests/actors/test_always_answered.py",
+    "tests/runtime/test_actor_crashes.py",
+    "tests/runtime/test_no_loops.py",
+    "tests/runtime/test_outage.py",
+    "tests/runtime/test_reconcile_crashes.py",
+    "tests/runtime/test_repair_crashes.py",
+    "tests/runtime/test_scale.py",
+    "tests/storage/test_disk.py",
+    "tests/storage/test_migrations.py",
+    "tests/storage/test_model_machine.py",
+)
+"""The slow ring. Every other test is in the fast one: `pytest -m fast`."""
+
+ROOT: Final = Path(__file__).parents[1]
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Do not import the slow ring for a run of the fast one."""
+    path = f"{collection_path.relative_to(ROOT)}{'/' if collection_path.is_dir() else ''}"
+    return True if config.getoption("markexpr") == "fast" and path.startswith(SLOW) else None
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    items.sort(key=lambda item: not item.nodeid.startswith(LONG))
+    """Say in which ring each test is, and begin with the slow ones."""
+    for item in items:
+        item.add_marker("slow" if item.nodeid.startswith(SLOW) else "fast")
+    items.sort(key=lambda item: next((place for place, each in enumerate(SLOW) if item.nodeid.startswith(each)), 99))
 
 
 def pytest_collection_finish() -> None:

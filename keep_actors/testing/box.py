@@ -8,10 +8,11 @@ import os
 import random
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 import anyio
 from anyio.abc import TaskGroup
+from anyio.lowlevel import checkpoint
 
 from keep_actors.api.commands import Deployed
 from keep_actors.api.keep import Keep
@@ -26,6 +27,7 @@ from keep_actors.policy import Policy
 from keep_actors.sandbox_pool import SandboxPool
 from keep_actors.sandbox_pool.limits import limits_for
 from keep_actors.sandbox_pool.policy import PoolPolicy
+from keep_actors.telemetry import Wanted, chosen
 from keep_actors.testing.fake import Fake
 from keep_actors.testing.ledger import Journal, Ledger
 from keep_actors.testing.life import Died, Here
@@ -34,13 +36,17 @@ from keep_actors.testing.pace import Pace
 from keep_actors.testing.process import Process
 from keep_actors.workflow.messages import Message
 from keep_storage import Store, invariants
+from keep_storage.ids import Millis
+from keep_storage.model import Run
 from keep_storage.transaction import Queries
 
 T = TypeVar("T")
 
-_MS = {"ms": 1, "seconds": 1_000, "minutes": 60_000, "hours": 3_600_000, "days": 86_400_000}
+_MS = {"seconds": 1_000, "minutes": 60_000, "hours": 3_600_000, "days": 86_400_000}
 _LOOKS_AGAIN_S = 0.1
 """How long AnyIO waits on asyncio before it looks again whether all tasks wait."""
+_TURNS = 100
+"""Turns of the event loop that are given before it is looked whether all tasks wait."""
 
 
 class Box:
@@ -48,14 +54,15 @@ class Box:
 
     def __init__(self, connectors: tuple[Connector, ...], path: str | None, time: Time, options: Mapping[str, Any]):
         self.time = time
-        self.world = Outside(time.now, time.elapsed)
-        """What happened outside, in every process so far."""
+        fakes = [each for each in connectors if isinstance(each, Fake)]
+        self.world = next((each.world for each in fakes if each.world.asked), Outside())
+        """The world outside, over all processes so far. Fakes that were in another box bring theirs along."""
+        self.world.now, self.world.elapsed = time.now, time.elapsed
+        for fake in fakes:
+            fake.world = self.world
         self.processes = 0
         """How many there have been."""
         self._catalog = Catalog(connectors)
-        for connector in connectors:
-            if isinstance(connector, Fake):
-                connector.world = self.world
         self._path = path
         self._store: Store | None = None
         self._options = options
@@ -81,8 +88,10 @@ class Box:
         notices: Sinks = (),
         restart: RestartPolicy | None = None,
         runs_max: int = 64,
+        telemetry: Wanted = None,
+        shutdown_grace_ms: Millis = 10_000,
         faults: Faults = no_faults,
-    ) -> AsyncIterator["Box"]:
+    ) -> AsyncIterator[Self]:
         """A box for the block, with a process in it. Without a `path` the database is in memory, and outlives crashes.
 
         Everything is granted unless `grants` says otherwise; the rest is as in `keep_actors.open`.
@@ -95,6 +104,8 @@ class Box:
             "sinks": chosen_sinks(notices),
             "restart": restart,
             "runs_max": runs_max,
+            "telemetry": chosen(telemetry),
+            "grace_ms": shutdown_grace_ms,
             "faults": faults,
             "rng": random.Random(seed),  # noqa: S311  # a test wants the same numbers each time
         }
@@ -103,8 +114,12 @@ class Box:
             async with anyio.create_task_group() as box._tasks:
                 await box.reopen()
                 yield box
-                box._pace.thaw()
                 await box.close()
+        except ExceptionGroup as group:
+            if len(group.exceptions) > 1:
+                raise
+            # The test's own: it leaves this block as it came, not in a group of ours.
+            raise group.exceptions[0] from group.exceptions[0].__cause__
         finally:
             if box._store is not None:
                 box._store.close()
@@ -115,7 +130,7 @@ class Box:
         assert self._keep is not None, "the process has ended; `await box.reopen()`"
         return self._keep
 
-    # Short words for what tests do all the time.
+    # Short words for the steps of most tests.
 
     async def deploy(self, source: str, **options: Any) -> Deployed:
         """`keep.deploy`."""
@@ -128,6 +143,9 @@ class Box:
 
     async def until_idle(self) -> None:
         """Return once nothing can happen before time moves, a call that hangs is released, or an actor is thawed."""
+        # On asyncio AnyIO looks, and looks again a tenth of a second later: mostly the work is done before that.
+        for _ in range(_TURNS):
+            await checkpoint()
         # On asyncio, who waits for a task learns a turn of the loop after its end that it may go on, and until then all
         # seem to wait. So a look counts only if a second one sees the same at once.
         looked_at = -math.inf
@@ -136,16 +154,28 @@ class Box:
             looked_at = anyio.current_time()
             await anyio.wait_all_tasks_blocked()
 
-    async def advance(self, **spans: float) -> None:
+    async def settle(self) -> None:
+        """Let everything finish that is due now. With a call that hangs this waits; `until_idle` does not."""
+        await self.keep.wait_idle()
+
+    async def advance(self, ms: float = 0, **spans: float) -> None:
         """Let time pass (`hours=1`, `ms=500`), moment by moment, and let happen what is due on the way."""
         assert isinstance(self.time, VirtualTime), "this box is on another clock; wait for that"
         await self.until_idle()
-        target = self.time.now() + round(sum(_MS[unit] * amount for unit, amount in spans.items()))
+        target = self.time.now() + round(ms + sum(_MS[unit] * amount for unit, amount in spans.items()))
         while (due := self.time.next_due) is not None and due <= target:
             self.time.advance_to(max(due, self.time.now()))
             await self.until_idle()
         self.time.advance_to(target)
         await self.until_idle()
+
+    async def runs(self, workflow: str, handler: str) -> list[Run]:
+        """The runs of one handler, oldest first."""
+        return [run for run in reversed(await self.keep.runs(workflow)) if run.handler == handler]
+
+    async def last_run(self, workflow: str, handler: str) -> Run:
+        """The newest run of a handler."""
+        return (await self.runs(workflow, handler))[-1]
 
     async def statuses(self, workflow: str, topic: str) -> dict[str, str]:
         """What became of the events of a topic, by message id."""

@@ -56,6 +56,8 @@ class Fake(Connector):
         """Where its effects are; a box gives all its fakes one world."""
         self.otherwise: Callable[[str], Step] = lambda _: ok
         """What happens at a call for which there is no plan, by the name of its method."""
+        self.cost_micros = 0
+        """Reported by every read and every mutation."""
         self._plans: defaultdict[str, deque[Step]] = defaultdict(deque)
         self._answers = dict(answers or {})
         self._results: dict[str, Any] = {}
@@ -88,6 +90,7 @@ class Fake(Connector):
         is_mutation = definition.kind == "mutation"
 
         async def function(_: Connector, call: Any, **params: Any) -> Any:
+            call.report_cost(self.cost_micros)
             return await (self._change if is_mutation else self._look)(definition.name, params, call)
 
         async def reconciler(_: Connector, call: MutationCall) -> Applied | NotApplied | Retry:

@@ -57,9 +57,9 @@ class Pager:
 async def calm(box: World) -> None:
     """Let notices be compared and delivered, for a database in memory."""
     await box.settle()
-    await box.quiet()
+    await box.until_idle()
     box.time.advance(LOOK_EVERY_MS)
-    await box.quiet()
+    await box.until_idle()
 
 
 async def until(box: World, condition: Callable[[], bool]) -> None:

@@ -173,7 +173,7 @@ async def test_a_crash_of_the_actor_does_not_count_the_call_from_the_start_of_th
         await box.advance(HOUR)
         await box.keep.deploy(PAYS)
         await box.publish("flow", "in", "one")
-        await box.quiet()
+        await box.until_idle()
         await box.advance(TIMEOUT_MS)
         assert not armed
         assert await is_held(box)

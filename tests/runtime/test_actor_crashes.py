@@ -40,8 +40,8 @@ from keep_storage.operations import (
     Together,
 )
 from keep_storage.transaction import Queries
-from tests.runtime.fakes import Fake, Hang, applies_and_raises, fails
-from tests.runtime.world import DAY, MINUTE, START, World, left_in, script, world
+from tests.runtime.fakes import Fake, Hang, applies_and_raises, raises
+from tests.runtime.world import DAY, MINUTE, START, Opened, World, left_in, opened, script, world
 
 pytestmark = pytest.mark.anyio
 
@@ -150,7 +150,7 @@ class Here:
         return await self.run(function)
 
 
-class Assembly(World):
+class Assembly(Opened):
     """A world whose parts are at hand. What its own words ask of the storage is not struck."""
 
     def __init__(self, keep: Keep, time: VirtualTime, storage: StorageRef, reading: ReadingRef) -> None:
@@ -507,7 +507,7 @@ async def test_the_doubt_of_a_workflow_that_kept_crashing_is_still_looked_into()
                 raise Crash("the roof is gone")
 
     fake.plan("put", applies_and_raises(Uncertain("the line is dead")))
-    fake.plan("reconcile", fails(Transient("ask later")))
+    fake.plan("reconcile", raises(Transient("ask later")))
     async with assembled(fake, strike=strike) as box:
         await box.keep.deploy(flow().replace("fake.add", "fake.put"))
         await box.publish("flow", "in", "a", payload="a")
@@ -937,7 +937,7 @@ async def test_an_exception_of_the_embedding_code_leaves_the_block_as_it_came(
     call = fake.hang("add")
 
     async def serve() -> None:
-        async with world(fake, path=path, shutdown_grace_ms=1) as box:
+        async with opened(fake, path=path, shutdown_grace_ms=1) as box:
             if busy:
                 await reach_the_call(box, call)
             raise error

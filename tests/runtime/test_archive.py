@@ -9,7 +9,7 @@ from keep_actors import Backoff, Grant, Policy, Reason, Rejected
 from keep_actors.connectors import AuthRequired, Retry, Transient, Uncertain
 from keep_actors.host.fault_points import Point
 from keep_actors.testing import Box
-from tests.runtime.fakes import Fake, applies_and_raises, fails
+from tests.runtime.fakes import Fake, applies_and_raises, raises
 from tests.runtime.world import TAKE, script
 
 pytestmark = pytest.mark.anyio
@@ -113,7 +113,7 @@ async def test_a_doubt_that_only_a_person_can_settle_is_in_attention_until_someb
     kind: str, verdict: Any, policy: Any
 ) -> None:
     fake = Fake()
-    fake.plan("add", fails(Uncertain("lost")))
+    fake.plan("add", raises(Uncertain("lost")))
     async with Box.open(fake, policy=Policy(on_unknown=policy)) as box:
         workflow_id = await deployed(box, KINDS[kind]())
         await box.keep.archive("flow", by="ann")
@@ -178,7 +178,7 @@ async def test_a_doubt_that_the_connector_cannot_settle_becomes_a_persons() -> N
 async def test_a_call_that_fails_while_its_workflow_is_archived_leaves_no_error_to_put_right() -> None:
     fake = Fake()
     async with Box.open(fake) as box:
-        hang = fake.hang("add", fails(AuthRequired("sign in")))
+        hang = fake.hang("add", raises(AuthRequired("sign in")))
         await deployed(box, consumer())
         await hang.reached.wait()
         await box.keep.archive("flow", by="ann")
@@ -188,7 +188,7 @@ async def test_a_call_that_fails_while_its_workflow_is_archived_leaves_no_error_
         assert (await box.keep.workflow("flow")).error == ""
 
 
-@pytest.mark.parametrize("step", [fails(AuthRequired("sign in")), fails(Transient("503"))])
+@pytest.mark.parametrize("step", [raises(AuthRequired("sign in")), raises(Transient("503"))])
 @pytest.mark.parametrize("kind", KINDS)
 async def test_an_approved_call_that_fails_while_its_workflow_is_archived_leaves_nothing(kind: str, step: Any) -> None:
     fake = Fake()
@@ -312,9 +312,9 @@ async def test_what_waited_for_a_person_is_listed_no_more(state: str) -> None:
     async with Box.open(fake, policy=policy) as box:
         source = consumer() if state != "maintenance" else consumer().replace(TAKE.strip(), 'throw new Error("no");')
         if state == "failing":
-            fake.plan("add", *[fails(Transient("503"))] * 100)
+            fake.plan("add", *[raises(Transient("503"))] * 100)
         if state == "error":
-            fake.plan("add", fails(AuthRequired("sign in")))
+            fake.plan("add", raises(AuthRequired("sign in")))
         if state == "stale":
             source = script(prepare="return { reservations: [] };")
         workflow_id = await deployed(box, source, grants=ASKS if state == "expired" else None)

@@ -4,7 +4,7 @@ import pytest
 
 from keep_actors import Backoff, Grant, Policy
 from keep_actors.connectors import Transient
-from tests.runtime.fakes import Fake, fails
+from tests.runtime.fakes import Fake, raises
 from tests.runtime.world import MINUTE, TAKE, World, script, world
 
 pytestmark = pytest.mark.anyio
@@ -20,7 +20,7 @@ async def attempt(box: World, message_id: str = "a") -> int:
 
 async def test_each_call_that_did_not_happen_is_another_attempt() -> None:
     fake = Fake()
-    fake.plan("add", *[fails(Transient("503"))] * 2)
+    fake.plan("add", *[raises(Transient("503"))] * 2)
     async with world(fake, policy=Policy(retry=Backoff(jitter=0))) as box:
         await box.keep.deploy(script(mutate=ADD))
         await box.publish("flow", "in", "a")
@@ -37,7 +37,7 @@ async def test_each_call_that_did_not_happen_is_another_attempt() -> None:
 
 async def test_a_failure_of_the_script_a_verdict_and_a_no_that_prepares_anew_release_it_too() -> None:
     fake = Fake()
-    fake.plan("add", fails(ConnectionError("lost")))
+    fake.plan("add", raises(ConnectionError("lost")))
     async with world(fake) as box:
         await box.keep.deploy(script(mutate="null.x;"))
         await box.publish("flow", "in", "a")
@@ -61,7 +61,7 @@ async def test_a_failure_of_the_script_a_verdict_and_a_no_that_prepares_anew_rel
 
 async def test_a_run_that_holds_nothing_releases_nothing_and_a_retry_of_next_keeps_what_it_holds() -> None:
     fake = Fake()
-    fake.plan("search", fails(Transient("503")))
+    fake.plan("search", raises(Transient("503")))
     async with world(fake) as box:
         await box.keep.deploy(script(prepare="await c.fake.search({});" + TAKE, mutate=ADD, next_="null.x;"))
         await box.publish("flow", "in", "a")

@@ -35,7 +35,7 @@ from keep_sandbox.outcomes import EngineCrash, Terminal, WorkerLost
 from keep_storage import reads
 from keep_storage.errors import Reason, Rejected
 from keep_storage.model import FailureClass, HandlerKind, MutationStatus, Phase, Run, RunStatus
-from tests.runtime.fakes import Fake, fails
+from tests.runtime.fakes import Fake, raises
 from tests.runtime.test_repair_crashes import Machine, machine
 from tests.runtime.world import DAY, SECOND, START, TAKE, World, script
 from tests.storage.world import HANDLERS, TOPICS, WORKFLOW
@@ -288,7 +288,7 @@ def planned(cell: Cell, fake: Fake, pool: type[FrailPool]) -> tuple[str, str]:
     if cell.when == "asks":
         return source, mended
     if method:
-        fake.plan(method, *[fails(ERRORS[cell.cls])] * times)
+        fake.plan(method, *[raises(ERRORS[cell.cls])] * times)
         return source, mended
     if cell.cls == "logic":
         return source.replace(NEXT, 'throw new Error("no");'), mended
@@ -463,7 +463,7 @@ DEFINITE = [str(cls) for cls in FailureClass if cls is not FailureClass.INDETERM
 @pytest.mark.parametrize("cls", DEFINITE)
 async def test_an_approved_call_that_definitely_fails_says_why_before_the_question_is_asked_again(cls: str) -> None:
     fake = Fake()
-    fake.plan("add", fails(ERRORS[cls]))
+    fake.plan("add", raises(ERRORS[cls]))
     async with machine(fake, policy=POLICY) as box:
         await box.keep.deploy(PLACES["mutating, failed call"][1], grants=[Grant("fake.add", policy="ask")])
         await box.publish("flow", "in", "a")
@@ -491,7 +491,7 @@ async def test_an_approved_call_that_definitely_fails_says_why_before_the_questi
 @pytest.mark.anyio
 async def test_a_workflow_that_is_archived_while_an_approved_call_fails_still_knows_that_it_failed() -> None:
     fake = Fake()
-    call = fake.hang("add", fails(AuthRequired("no")))
+    call = fake.hang("add", raises(AuthRequired("no")))
     async with machine(fake) as box:
         source = PLACES["mutating, failed call"][1]
         deployed = await box.keep.deploy(source, grants=[Grant("fake.add", policy="ask")])

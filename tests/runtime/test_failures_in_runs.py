@@ -23,8 +23,8 @@ from keep_actors.connectors import (
 from keep_actors.kernel import VirtualTime
 from keep_storage import reads
 from keep_storage.model import Resolver
-from tests.runtime.fakes import Fake, Hang, Step, answers_wrongly, applies_and_raises, fails
-from tests.runtime.world import DAY, MINUTE, SECOND, START, TAKE, World, by_hand, left_in, script, world
+from tests.runtime.fakes import Fake, Hang, Step, answers_wrongly, applies_and_raises, raises
+from tests.runtime.world import DAY, MINUTE, SECOND, START, TAKE, World, by_hand, left_in, opened, script, world
 
 pytestmark = pytest.mark.anyio
 
@@ -51,17 +51,17 @@ DOUBT = Stop("paused:reconciliation", "indeterminate", "error")
 
 # What happens at the call: how a read stops the run, and how a mutation does.
 STEPS: dict[str, tuple[Step, Stop, Stop]] = {
-    "Transient": (fails(Transient("out of order")), LATER, LATER),
-    "AuthRequired": (fails(AuthRequired("out of order")), SIGN_IN, SIGN_IN),
-    "PermissionDenied": (fails(PermissionDenied("out of order")), GRANT, GRANT),
-    "PreconditionFailed": (fails(PreconditionFailed("out of order")), DECIDE, DECIDE),
-    "InvalidCall": (fails(InvalidCall("out of order")), REPAIR, REPAIR),
-    "ConnectorBug": (fails(ConnectorBug("out of order")), BUG, BUG),
-    "Uncertain": (fails(Uncertain("out of order")), BUG, DOUBT),
-    "ConnectionError": (fails(ConnectionError("out of order")), LATER, DOUBT),
-    "TimeoutError": (fails(TimeoutError("out of order")), LATER, DOUBT),
-    "another error": (fails(LookupError("out of order")), BUG, DOUBT),
-    "a group": (fails(ExceptionGroup("out of order", [Transient("no")])), BUG, DOUBT),
+    "Transient": (raises(Transient("out of order")), LATER, LATER),
+    "AuthRequired": (raises(AuthRequired("out of order")), SIGN_IN, SIGN_IN),
+    "PermissionDenied": (raises(PermissionDenied("out of order")), GRANT, GRANT),
+    "PreconditionFailed": (raises(PreconditionFailed("out of order")), DECIDE, DECIDE),
+    "InvalidCall": (raises(InvalidCall("out of order")), REPAIR, REPAIR),
+    "ConnectorBug": (raises(ConnectorBug("out of order")), BUG, BUG),
+    "Uncertain": (raises(Uncertain("out of order")), BUG, DOUBT),
+    "ConnectionError": (raises(ConnectionError("out of order")), LATER, DOUBT),
+    "TimeoutError": (raises(TimeoutError("out of order")), LATER, DOUBT),
+    "another error": (raises(LookupError("out of order")), BUG, DOUBT),
+    "a group": (raises(ExceptionGroup("out of order", [Transient("no")])), BUG, DOUBT),
     "a lost answer": (applies_and_raises(ConnectionError("out of order")), LATER, DOUBT),
     "a wrong answer": (answers_wrongly, BUG, DOUBT),
 }
@@ -253,7 +253,7 @@ async def test_a_wrong_answer_of_a_mutation_is_a_doubt_that_nothing_but_an_answe
 @pytest.mark.parametrize("verdict", ["it happened", "it did not", "skip"])
 async def test_once_a_person_has_settled_the_doubt_the_run_is_carried_on(tmp_path: Path, verdict: str) -> None:
     fake = Fake()
-    fake.plan("add", fails(Uncertain("lost")))
+    fake.plan("add", raises(Uncertain("lost")))
     path = tmp_path / "keep.db"
     async with world(fake, path=path) as box:
         await box.keep.deploy(script(mutate=ADD, next_="console.log(prepared.data, result);"))
@@ -350,7 +350,7 @@ async def test_a_failure_that_may_pass_is_tried_again_later_and_later_for_a_day_
 ) -> None:
     handler, method, source = KINDS[kind]
     fake = Fake()
-    fake.plan(method, *[fails(Transient("503"))] * 7)
+    fake.plan(method, *[raises(Transient("503"))] * 7)
     async with world(fake, policy=STEADY) as box:
         await box.keep.deploy(source)
         await box.publish("flow", "in", "a")
@@ -382,7 +382,7 @@ async def test_a_failure_that_may_pass_is_tried_again_later_and_later_for_a_day_
 
 async def test_a_success_forgets_the_failures_before_it() -> None:
     fake = Fake()
-    step = fails(Transient("503"))
+    step = raises(Transient("503"))
     async with world(fake, policy=STEADY) as box:
         await box.keep.deploy(script(mutate=ADD))
         fake.plan("add", step, step)
@@ -401,7 +401,7 @@ async def test_a_success_forgets_the_failures_before_it() -> None:
 
 async def test_the_other_side_may_ask_for_more_patience() -> None:
     fake = Fake()
-    fake.plan("search", fails(Transient("429", retry_after_ms=MINUTE)))
+    fake.plan("search", raises(Transient("429", retry_after_ms=MINUTE)))
     async with world(fake, policy=STEADY) as box:
         await box.keep.deploy(script(producer=READ))
         await box.settle()
@@ -412,7 +412,7 @@ async def test_the_other_side_may_ask_for_more_patience() -> None:
 
 async def test_a_wait_outlasts_the_process(tmp_path: Path) -> None:
     fake = Fake()
-    fake.plan("add", *[fails(Transient("503"))] * 2)
+    fake.plan("add", *[raises(Transient("503"))] * 2)
     path = tmp_path / "keep.db"
     async with world(fake, path=path, policy=STEADY) as box:
         await box.keep.deploy(script(mutate=ADD))
@@ -429,7 +429,7 @@ async def test_a_wait_outlasts_the_process(tmp_path: Path) -> None:
 
 async def test_while_one_handler_waits_the_others_go_on() -> None:
     fake = Fake()
-    fake.plan("search", *[fails(Transient("503"))] * 2)
+    fake.plan("search", *[raises(Transient("503"))] * 2)
     async with world(fake, policy=STEADY) as box:
         await box.keep.deploy(script(producer=READ, mutate=ADD))
         await box.publish("flow", "in", "a")
@@ -503,7 +503,7 @@ NEXT_FAILS = {
 async def test_after_an_applied_mutation_a_repaired_next_goes_on_with_exactly_what_was_stored(how: str) -> None:
     fake = Fake()
     prepare = 'console.log("prepare");' + TAKE.replace("data: {", "data: { n: 1.50, text: 'ä\\u2028',")
-    async with world(fake) as box:
+    async with opened(fake) as box:
         await box.keep.deploy(
             script(prepare=prepare, mutate=ADD, next_=f'await c.publish("out", {{ title: "lost" }}); {NEXT_FAILS[how]}')
         )
@@ -598,7 +598,7 @@ async def test_the_evidence_for_a_repair_has_all_that_was_seen(tmp_path: Path) -
 async def test_what_calls_cost_is_counted_whatever_became_of_them() -> None:
     fake = Fake()
     fake.cost_micros = 7
-    fake.plan("add", fails(Transient("503")))
+    fake.plan("add", raises(Transient("503")))
     async with world(fake, policy=STEADY) as box:
         await box.keep.deploy(script(prepare=READ + TAKE, mutate=ADD))
         await box.publish("flow", "in", "a")

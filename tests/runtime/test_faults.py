@@ -8,7 +8,7 @@ from keep_actors.kernel import ActorDied, Escalated, RestartPolicy
 from keep_storage.errors import StorageUnavailable
 from keep_storage.model import EventStatus, MutationStatus
 from tests.runtime.fakes import Fake, applies_and_raises
-from tests.runtime.world import MINUTE, script, world
+from tests.runtime.world import MINUTE, opened, script, world
 
 pytestmark = pytest.mark.anyio
 
@@ -52,7 +52,7 @@ async def test_a_crash_where_nothing_is_outside_yet_or_all_is_recorded_changes_n
     async with world(fake, faults=faults) as box:
         await box.keep.deploy(PUTS)
         await box.publish("flow", "in", "m1")
-        await box.quiet()
+        await box.until_idle()
         await box.advance(MINUTE)
         [event] = await box.keep.events("flow", "in")
     assert event.status is EventStatus.CONSUMED
@@ -65,7 +65,7 @@ async def test_a_crash_around_the_call_is_settled_by_asking_the_connector(point:
     async with world(fake, faults=faults) as box:
         await box.keep.deploy(PUTS)
         await box.publish("flow", "in", "m1")
-        await box.quiet()
+        await box.until_idle()
         await box.advance(MINUTE)
         [event] = await box.keep.events("flow", "in")
         last = (await box.keep.outputs("flow"))[0]
@@ -81,10 +81,10 @@ async def test_a_commit_that_fails_is_tried_again() -> None:
         await box.publish("flow", "in", "m1")
         hangs = fake.hang("put")
         await box.keep.resume("flow")
-        await box.quiet()
+        await box.until_idle()
         faults.arm(StorageUnavailable("the disk is full"))
         hangs.release()
-        await box.quiet()
+        await box.until_idle()
         await box.advance(MINUTE)
         [event] = await box.keep.events("flow", "in")
     assert faults.struck == 1
@@ -102,7 +102,7 @@ async def test_a_storage_that_dies_while_a_workflow_is_given_up_ends_the_runtime
 
     async def live() -> None:
         nonlocal struck
-        async with world(Fake(), faults=strike, restart=RestartPolicy(restarts_max=0)) as box:
+        async with opened(Fake(), faults=strike, restart=RestartPolicy(restarts_max=0)) as box:
             await box.keep.deploy(PUTS)
             struck = True
             with pytest.raises(ActorDied):

@@ -8,7 +8,7 @@ import pytest
 
 from keep_actors.connectors import Connector, PreconditionFailed, mutation
 from keep_actors.testing import Box
-from tests.runtime.fakes import Entry, Fake, fails
+from tests.runtime.fakes import Entry, Fake, raises
 from tests.runtime.world import script
 
 pytestmark = pytest.mark.anyio
@@ -66,7 +66,7 @@ async def test_the_same_words_again_are_answered_from_the_ledger() -> None:
 async def test_a_call_that_did_not_happen_is_made_in_the_words_of_the_repair_under_the_same_key() -> None:
     fake = Fake()
     async with Box.open(fake) as box:
-        fake.plan("add", fails(PreconditionFailed("the mailbox is full")))
+        fake.plan("add", raises(PreconditionFailed("the mailbox is full")))
         await deployed(box, mail("Dear Ann"))
         await box.deploy(item(mail("Hello Ann")), workflow="flow")
         await box.keep.clear_error("flow", by="ann")

@@ -6,7 +6,7 @@ from keep_actors import Backoff, Grant, Policy
 from keep_actors.connectors import Transient
 from keep_actors.host.fault_points import Point
 from keep_actors.testing import Box
-from tests.runtime.fakes import Fake, fails
+from tests.runtime.fakes import Fake, ok, raises
 from tests.runtime.world import script
 
 pytestmark = pytest.mark.anyio
@@ -62,7 +62,7 @@ async def test_three_items_that_are_approved_one_after_another_are_three_payment
 
 async def test_a_transient_failure_in_the_second_item_keeps_the_event_of_the_first() -> None:
     fake = Fake()
-    fake.plan("add", *[_ok, fails(Transient("503"))])
+    fake.plan("add", *[ok, raises(Transient("503"))])
     async with Box.open(fake, policy=STEADY) as box:
         await box.deploy(sweep())
         await box.until_idle()
@@ -71,11 +71,6 @@ async def test_a_transient_failure_in_the_second_item_keeps_the_event_of_the_fir
         await box.advance(minutes=1)
         assert fake.texts == ["a", "b", "c"]
         assert await box.statuses("flow", "out") == both("a", "b", "c")
-
-
-async def _ok(work: object) -> object:
-    assert callable(work)
-    return work()
 
 
 # With the close, in one transaction.
@@ -99,7 +94,7 @@ async def test_an_item_is_done_and_its_events_are_there_in_the_same_moment() -> 
 
 async def test_what_a_job_publishes_outside_items_is_there_with_its_commit_and_not_before() -> None:
     fake = Fake()
-    fake.plan("add", _ok, _ok, fails(Transient("503")))
+    fake.plan("add", ok, ok, raises(Transient("503")))
     outside = 'await c.publish("out", { messageId: "WHEN", title: "Outside" });'
     code = sweep(before=outside.replace("WHEN", "before"), after=outside.replace("WHEN", "after"))
     async with Box.open(fake, policy=STEADY) as box:
@@ -260,7 +255,7 @@ async def test_an_event_that_was_consumed_is_not_brought_back_by_a_replay() -> N
 
 async def test_a_message_without_an_id_is_published_once_by_an_item_that_is_tried_again() -> None:
     fake = Fake()
-    fake.plan("put", fails(Transient("503")), fails(Transient("503")))
+    fake.plan("put", raises(Transient("503")), raises(Transient("503")))
     nameless = """
       if (c.item.isDone) return;
       await c.publish("out", { title: "Nameless" });
@@ -296,7 +291,7 @@ NOT_AWAITED = """
 
 async def test_what_an_item_began_and_did_not_await_is_done_and_published_with_it() -> None:
     fake = Fake()
-    fake.plan("add", _ok, fails(Transient("503")))
+    fake.plan("add", ok, raises(Transient("503")))
     async with Box.open(fake, policy=STEADY) as box:
         await box.deploy(sweep(NOT_AWAITED))
         await box.until_idle()
@@ -309,7 +304,7 @@ async def test_what_an_item_began_and_did_not_await_is_done_and_published_with_i
 
 async def test_what_a_job_publishes_beside_items_that_wait_for_their_turn_comes_with_its_commit() -> None:
     fake = Fake()
-    fake.plan("add", _ok, fails(Transient("503")))
+    fake.plan("add", ok, raises(Transient("503")))
     together = """
       const items = [..."ab"].map((id) => c.withItem(id, id, async () => {
         if (!c.item.isDone) await c.fake.add({ text: id });

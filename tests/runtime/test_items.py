@@ -5,7 +5,7 @@ import pytest
 from keep_actors import Backoff, Policy, Reason, Rejected
 from keep_actors.connectors import Transient
 from keep_storage.model import ItemState
-from tests.runtime.fakes import Fake, fails
+from tests.runtime.fakes import Fake, raises
 from tests.runtime.world import DAY, World, script, world
 
 pytestmark = pytest.mark.anyio
@@ -35,7 +35,7 @@ async def states(box: World) -> dict[str, str]:
 async def test_items_are_listed_by_id_with_their_state_in_pages() -> None:
     fake = Fake()
     async with world(fake, policy=STEADY) as box:
-        fake.plan("add", fails(Transient("busy")))
+        fake.plan("add", raises(Transient("busy")))
         await deployed(box)
         [first] = await box.keep.items("flow")
         run = await box.last_run("flow", "sweep")
@@ -62,7 +62,7 @@ async def test_an_item_is_shown_with_every_attempt_and_the_calls_of_each() -> No
       });
     """
     async with world(fake, policy=STEADY) as box:
-        fake.plan("put", fails(Transient("busy")))
+        fake.plan("put", raises(Transient("busy")))
         await deployed(box, body)
         await box.advance(DAY)
         runs = [each.id for each in await box.runs("flow", "sweep")]

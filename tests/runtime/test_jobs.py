@@ -13,8 +13,8 @@ from keep_actors.connectors import AuthRequired, Transient, Uncertain
 from keep_actors.kernel import VirtualTime
 from keep_storage import reads
 from keep_storage.model import Resolver, Run
-from tests.runtime.fakes import Fake, applies_and_raises, fails
-from tests.runtime.world import DAY, MINUTE, SECOND, START, World, by_hand, left_in, script, world
+from tests.runtime.fakes import Fake, applies_and_raises, raises
+from tests.runtime.world import DAY, MINUTE, SECOND, START, World, by_hand, left_in, opened, script, world
 from tests.sandbox.world import needs_jail
 
 pytestmark = pytest.mark.anyio
@@ -252,7 +252,7 @@ async def test_a_worker_that_returns_inside_an_item_ends_the_run_as_a_script_wou
 ) -> None:
     (tmp_path / "sitecustomize.py").write_text(RETURNS_INSIDE_AN_ITEM, "utf-8")
     monkeypatch.syspath_prepend(str(tmp_path))
-    async with world(Fake(), path=tmp_path / "keep.db", sandbox="jailed") as box:
+    async with opened(Fake(), path=tmp_path / "keep.db", sandbox="jailed") as box:
         run = await swept(box, item(""))
         assert (run.status, (await box.keep.workflow("flow")).maintenance) == ("failed:logic", True)
         assert "the handler returned while an item was not finished" in run.error_message
@@ -305,7 +305,7 @@ async def test_after_a_failure_later_in_the_job_what_was_done_is_answered_from_t
 
 async def test_an_item_is_failed_until_its_code_comes_to_its_end(tmp_path: Path) -> None:
     fake = Fake()
-    fake.plan("add", fails(AuthRequired("sign in")))
+    fake.plan("add", raises(AuthRequired("sign in")))
     async with world(fake, path=tmp_path / "keep.db") as box:
         run = await swept(box, item('await c.fake.add({ text: "one" });') + item("", "8"))
         assert run.status == "paused:approval"
@@ -319,7 +319,7 @@ async def test_an_item_is_failed_until_its_code_comes_to_its_end(tmp_path: Path)
 
 async def test_a_mutation_that_did_not_happen_is_made_again_with_the_same_key_and_those_before_it_are_not() -> None:
     fake = Fake()
-    fake.plan("put", fails(Transient("503")))
+    fake.plan("put", raises(Transient("503")))
     body = item('const one = await c.fake.add({ text: "one" }); console.log(await c.fake.put({ text: one.id }));')
     async with world(fake, policy=STEADY) as box:
         assert (await swept(box, body)).status == "paused:transient"
@@ -452,7 +452,7 @@ async def test_a_doubt_in_an_item_stops_the_workflow_and_is_never_called_again(t
 @pytest.mark.parametrize("verdict", ["it happened", "it did not", "skip"])
 async def test_once_a_person_has_settled_the_doubt_the_job_goes_on_from_there(tmp_path: Path, verdict: str) -> None:
     fake = Fake()
-    fake.plan("add", fails(Uncertain("lost")))
+    fake.plan("add", raises(Uncertain("lost")))
     path = tmp_path / "keep.db"
     body = item('console.log(c.item.isDone); if (!c.item.isDone) console.log(await c.fake.add({ text: "one" }));')
     async with world(fake, path=path) as box:
@@ -496,7 +496,7 @@ async def test_a_job_whose_call_is_pending_comes_to_its_end_when_a_script_is_dep
         await hang.reached.wait()
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(partial(box.keep.deploy, script(job=TWO_ITEMS + "/* repaired */"), workflow="flow"))
-            await box.quiet()
+            await box.until_idle()
             hang.release()
         await box.settle()
         [run] = await box.keep.runs(workflow_id)

@@ -15,7 +15,7 @@ from keep_actors.connectors import AuthRequired, Transient, Uncertain
 from keep_actors.maintenance import Proposal, RepairFailed, RepairTask
 from keep_actors.run.failures import Failure
 from keep_storage.model import FailureClass
-from tests.runtime.fakes import Fake, fails
+from tests.runtime.fakes import Fake, raises
 from tests.runtime.test_failures import retries
 from tests.runtime.test_repair_crashes import machine
 from tests.runtime.world import DAY, MINUTE, SECOND, TAKE, World, script, world
@@ -115,7 +115,7 @@ A_DAY: Final = (*[MINUTE] * 60, *[10 * MINUTE] * 144)
 async def test_a_workflow_that_always_fails_makes_so_many_runs_and_no_more(trigger: str, wrong: str) -> None:
     handler, poke = TRIGGERS[trigger]
     fake, tinker = Fake(), Tinker()
-    fake.plan("search", *[fails(Transient("503"))] * 1000)
+    fake.plan("search", *[raises(Transient("503"))] * 1000)
     async with world(fake, maintainer=tinker, policy=STEADY) as box:
         await box.keep.deploy(failing(trigger, WRONG[wrong]))
         if trigger in ("event", "wakeAt"):
@@ -139,7 +139,7 @@ async def test_a_workflow_that_always_fails_makes_so_many_runs_and_no_more(trigg
 async def test_a_workflow_that_fails_now_so_now_otherwise_is_bounded_too() -> None:
     fake, tinker = Fake(), Tinker()
     source = script(prepare='if ((await c.fake.get({ entryId: "x" })) === null) null.x;')
-    fake.plan("get", *([fails(Transient("503"))] * 4 + [answers_nothing]) * 100)
+    fake.plan("get", *([raises(Transient("503"))] * 4 + [answers_nothing]) * 100)
     async with world(fake, maintainer=tinker, policy=STEADY) as box:
         await box.keep.deploy(source)
         await box.publish("flow", "in", "one")
@@ -152,7 +152,7 @@ async def test_a_workflow_that_fails_now_so_now_otherwise_is_bounded_too() -> No
 async def test_a_repair_does_not_give_a_handler_another_day() -> None:
     fake, tinker = Fake(), Tinker()
     source = script(prepare='if ((await c.fake.get({ entryId: "x" })) === null) null.x;')
-    fake.plan("get", *([fails(Transient("503"))] * 100 + [answers_nothing]) * 100)
+    fake.plan("get", *([raises(Transient("503"))] * 100 + [answers_nothing]) * 100)
     async with world(fake, maintainer=tinker, policy=STEADY) as box:
         await box.keep.deploy(source)
         await box.publish("flow", "in", "one")
@@ -169,7 +169,7 @@ async def answers_nothing(_: object) -> None:
 @pytest.mark.parametrize("wrong", WRONG)
 async def test_a_deploy_of_the_same_script_is_a_wish_for_one_more_try_and_not_for_another_day(wrong: str) -> None:
     fake = Fake()
-    fake.plan("search", *[fails(Transient("503"))] * 1000)
+    fake.plan("search", *[raises(Transient("503"))] * 1000)
     source = script(prepare=WRONG[wrong] + TAKE)
     async with world(fake, policy=STEADY) as box:
         await box.keep.deploy(source)
@@ -227,11 +227,11 @@ async def bring(keep: Keep, fake: Fake, state: str, *, producer: str | None = No
     )
     match state:
         case "error":
-            fake.plan("add", fails(AuthRequired("sign in")))
+            fake.plan("add", raises(AuthRequired("sign in")))
         case "uncertain":
-            fake.plan("add", fails(Uncertain("lost")))
+            fake.plan("add", raises(Uncertain("lost")))
         case "tired" | "backoff":
-            fake.plan("add", fails(Transient("503")))
+            fake.plan("add", raises(Transient("503")))
         case "paused":
             await keep.pause(state)
         case _:

@@ -24,7 +24,7 @@ from keep_actors.policy import Backoff
 from keep_storage import notice_reads, reads, wall_clock
 from keep_storage.errors import StorageUnavailable
 from keep_storage.model import DeliveryStatus, NoticeKind, Says
-from tests.runtime.fakes import Fake, Work, applies_and_raises
+from tests.runtime.fakes import Attempt, Fake, applies_and_raises
 from tests.runtime.pager import QUICK, Pager, Step, calm, fails, hangs, until
 from tests.runtime.world import MINUTE, SECOND, START, World, left_in, script, world
 
@@ -128,7 +128,7 @@ async def test_the_parameters_of_a_call_are_in_no_notice() -> None:
 async def test_nobody_is_called_while_a_connector_is_still_being_asked() -> None:
     pager, fake = Pager(), Fake()
 
-    async def later(_: Work) -> Retry:
+    async def later(_: Attempt) -> Retry:
         return Retry("ask me later")
 
     fake.plan("put", applies_and_raises(LOST))
@@ -220,13 +220,13 @@ async def test_a_sink_that_fails_is_tried_again_later_and_later() -> None:
         assert (sent.status, sent.attempts, sent.problem) == (DeliveryStatus.WAITING, 1, "OSError: no route")
         assert sent.next_attempt_at == LOOKED + SECOND
         box.time.advance_to(LOOKED + SECOND - 1)
-        await box.quiet()
+        await box.until_idle()
         assert len(pager.asked) == 1
         box.time.advance(1)
-        await box.quiet()
+        await box.until_idle()
         assert len(pager.asked) == 2
         box.time.advance(2 * SECOND)
-        await box.quiet()
+        await box.until_idle()
         assert ([each.id for each in pager.asked], len(pager.got)) == ([told.notice.id] * 3, 1)
         [told] = await box.keep.notices()
         assert [(each.status, each.attempts, each.at) for each in told.sent] == [("delivered", 3, LOOKED + 3 * SECOND)]
@@ -241,7 +241,7 @@ async def test_what_cannot_be_delivered_is_given_up_where_people_can_see_it(
         await calm(box)
         for _ in range(4):
             box.time.advance(8 * SECOND)
-            await box.quiet()
+            await box.until_idle()
         [told] = await box.keep.notices("flow")
         [sent] = told.sent
         assert (sent.status, sent.attempts, sent.problem) == ("given_up", QUICK.attempts_max, "OSError: no route")
@@ -274,7 +274,7 @@ async def test_the_end_is_not_told_before_the_beginning_however_late_that_is() -
         waiting = [(each.says, each.status, each.next_attempt_at) for each in told.sent]
         assert waiting == [("needs_person", "waiting", LOOKED + SECOND), ("settled", "waiting", None)]
         box.time.advance(SECOND)
-        await box.quiet()
+        await box.until_idle()
         assert [each.says for each in pager.got] == ["needs_person", "settled"]
         assert pager.got[0].settled_at == pager.got[1].settled_at is not None
 
@@ -292,7 +292,7 @@ async def test_a_broken_sink_does_not_hold_up_another(trouble: Step) -> None:
         assert [each.says for each in pager.got][:1] == ["needs_person"]
         with anyio.fail_after(20):
             while not (await box.keep.notices())[-1].sent[0].problem:
-                await box.quiet()
+                await box.until_idle()
         sent = {
             each.sink: str(each.status) for each in (await box.keep.notices())[-1].sent if each.says == "needs_person"
         }
@@ -332,7 +332,7 @@ async def test_a_sink_that_breaks_the_actor_ends_notices_and_nothing_else(caplog
         await asks(box, name="asking")
         for _ in range(20):
             box.time.advance(10 * SECOND)
-            await box.quiet()
+            await box.until_idle()
         await box.keep.deploy(ADDS)
         await box.publish("flow", "in", "one")
         await box.settle()
@@ -357,10 +357,10 @@ async def test_a_disk_that_cannot_write_delays_the_note_of_a_delivery_and_repeat
         await calm(box)
         assert [each.status for told in await box.keep.notices() for each in told.sent] == ["waiting"]
         box.time.advance(MINUTE)
-        await box.quiet()
+        await box.until_idle()
         is_full = False
         box.time.advance(MINUTE)
-        await box.quiet()
+        await box.until_idle()
         [told] = await box.keep.notices()
         assert [(each.status, each.attempts) for each in told.sent] == [("delivered", 1)]
     assert len(pager.asked) == 1
@@ -462,10 +462,10 @@ async def test_commits_that_come_together_are_looked_at_together() -> None:
     async with world(Fake(), notices=pager) as box:
         await calm(box)
         await asks(box)
-        await box.quiet()
+        await box.until_idle()
         assert pager.got == []
         box.time.advance(LOOK_EVERY_MS)
-        await box.quiet()
+        await box.until_idle()
         assert len(pager.got) == 1
 
 

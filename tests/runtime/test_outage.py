@@ -11,7 +11,7 @@ from keep_actors.connectors import Transient
 from keep_actors.kernel import VirtualTime
 from keep_actors.run.failures import Before, Failure, stop_for
 from keep_storage.model import FailureClass, RunStatus, Says
-from tests.runtime.fakes import Fake, Work, fails
+from tests.runtime.fakes import Fake, Step, ok, raises
 from tests.runtime.pager import Pager, calm, until
 from tests.runtime.world import DAY, MINUTE, SECOND, START, TAKE, World, script, world
 
@@ -39,11 +39,11 @@ class Service(Fake):
         """In seconds since the start."""
         self._time = time
 
-    async def _obey(self, method: str, shown: str, work: Work) -> object:
+        self.otherwise = self._answers_if_up
+
+    def _answers_if_up(self, _: str) -> Step:
         self.asked_at.append((self._time.now() - START) // SECOND)
-        if self.is_down:
-            raise Transient("503")
-        return await super()._obey(method, shown, work)
+        return raises(Transient("503")) if self.is_down else ok
 
 
 async def passes(box: World, ms: int, step_ms: int = 5 * MINUTE) -> None:
@@ -164,7 +164,7 @@ async def test_a_notice_goes_out_once_after_a_quarter_of_an_hour_and_another_whe
 async def test_a_service_that_asks_for_an_hour_delays_the_next_try_and_not_the_notice() -> None:
     time = VirtualTime(START)
     fake, pager = Fake(), Pager()
-    fake.plan("add", fails(Transient("429", retry_after_ms=HOUR)))
+    fake.plan("add", raises(Transient("429", retry_after_ms=HOUR)))
     async with world(fake, time=time, notices=pager) as box:
         await begins(box, KINDS["a mutation"][1])
         await calm(box)
@@ -199,9 +199,9 @@ async def test_while_it_is_being_tried_people_know_what_they_knew_before(minutes
         hang = service.hang("add")
         box.time.advance(5 * MINUTE)
         await hang.reached.wait()
-        await box.quiet()
+        await box.until_idle()
         box.time.advance(SECOND)
-        await box.quiet()
+        await box.until_idle()
         assert await box.statuses("flow", "in") == {"a": "reserved"}
         assert await kinds(box.keep) == expected
         assert len(pager.got) == len(expected)
@@ -306,7 +306,7 @@ async def test_a_process_that_was_off_for_two_days_has_not_tried_for_two_days(tm
 async def test_a_failure_of_another_kind_before_is_not_part_of_an_outage() -> None:
     """A call was in doubt for two days; that was no time in which it was tried."""
     fake = Fake()
-    fake.plan("add", fails(ConnectionError("lost")), fails(Transient("503")))
+    fake.plan("add", raises(ConnectionError("lost")), raises(Transient("503")))
     async with world(fake) as box:
         await begins(box, KINDS["a mutation"][1])
         [doubt] = await box.keep.unknowns()
@@ -335,8 +335,8 @@ async def test_days_without_an_event_are_no_outage_of_days() -> None:
 
 async def test_days_in_which_another_handler_stopped_the_workflow_are_no_outage_of_days() -> None:
     fake = Fake()
-    fake.plan("search", *[fails(Transient("503"))] * 20)
-    fake.plan("add", fails(ConnectionError("lost")))
+    fake.plan("search", *[raises(Transient("503"))] * 20)
+    fake.plan("add", raises(ConnectionError("lost")))
     async with world(fake) as box:
         await box.keep.deploy(script(producer=READ, mutate=ADD))
         await passes(box, MINUTE)

@@ -8,7 +8,7 @@ from keep_actors import DeployRefused, Keep, Policy
 from keep_actors.policy import Backoff
 from keep_storage import invariants
 from keep_storage.model import MutationStatus, RunStatus
-from tests.runtime.fakes import Fake, applies_and_raises, fails
+from tests.runtime.fakes import Fake, applies_and_raises, raises
 from tests.runtime.world import MINUTE, TAKE, World, left_in, script, world
 
 pytestmark = pytest.mark.anyio
@@ -59,7 +59,7 @@ async def test_the_rest_of_the_workflow_goes_on_while_an_outcome_is_unknown() ->
 
 async def test_events_of_the_same_ordering_key_wait_in_their_order() -> None:
     fake = Fake()
-    fake.plan("add", fails(OSError("gone")))
+    fake.plan("add", raises(OSError("gone")))
     async with world(fake, policy=PARKS) as box:
         await box.keep.deploy(filing("add", 'orderingKey: "customer.id",'))
         await publish(box, m1=1, m2=1, m3=2, m4="x")
@@ -77,7 +77,7 @@ async def test_events_of_the_same_ordering_key_wait_in_their_order() -> None:
 
 async def test_an_event_that_is_given_a_held_key_while_it_is_prepared_waits_and_the_script_is_not_blamed() -> None:
     fake = Fake()
-    fake.plan("add", fails(OSError("gone")))
+    fake.plan("add", raises(OSError("gone")))
     async with world(fake, policy=PARKS) as box:
         looks = filing("add", 'orderingKey: "customer.id",').replace(
             "if (!first)", "await c.fake.search({}); if (!first)"
@@ -104,7 +104,7 @@ async def test_an_event_that_is_given_a_held_key_while_it_is_prepared_waits_and_
 @pytest.mark.parametrize("verdict", ["happened", "did_not_happen", "skip"])
 async def test_a_verdict_on_a_parked_run_is_the_end_of_it(verdict: Any) -> None:
     fake = Fake()
-    fake.plan("add", fails(OSError("gone")))
+    fake.plan("add", raises(OSError("gone")))
     async with world(fake, policy=PARKS) as box:
         await box.keep.deploy(filing("add", 'orderingKey: "customer.id",'))
         await publish(box, m1=1, m2=1)
@@ -121,7 +121,7 @@ async def test_a_verdict_on_a_parked_run_is_the_end_of_it(verdict: Any) -> None:
 async def test_the_connector_is_asked_beside_the_runs_that_go_on() -> None:
     fake = Fake()
     fake.plan("put", applies_and_raises(OSError("gone")))
-    fake.plan("reconcile", fails(OSError("still gone")))
+    fake.plan("reconcile", raises(OSError("still gone")))
     async with world(fake, policy=PARKS) as box:
         await box.keep.deploy(filing("put"))
         await publish(box, m1=1, m2=1)
@@ -134,7 +134,7 @@ async def test_the_connector_is_asked_beside_the_runs_that_go_on() -> None:
 
 async def test_when_too_much_is_parked_the_next_doubt_stops_the_workflow() -> None:
     fake = Fake()
-    fake.plan("add", *[fails(OSError("gone"))] * 3)
+    fake.plan("add", *[raises(OSError("gone"))] * 3)
     async with world(fake, policy=Policy(on_unknown="park", parked_max=2)) as box:
         await box.keep.deploy(filing("add"))
         await publish(box, m1=1, m2=1, m3=1, m4=1)
@@ -179,7 +179,7 @@ async def test_what_is_parked_survives_a_restart(tmp_path: Any) -> None:
 
 async def test_a_job_stops_its_workflow_whatever_the_policy() -> None:
     fake = Fake()
-    fake.plan("add", fails(OSError("gone")))
+    fake.plan("add", raises(OSError("gone")))
     job = script(job="await c.withItem('i1', 'Item', async (i) => { await i.fake.add({ text: 'x' }); });")
     async with world(fake, policy=PARKS) as box:
         await box.keep.deploy(job)

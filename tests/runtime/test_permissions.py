@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from keep_actors import DeployRefused, Grant, Keep, PermissionsNeeded, Rejected
+from keep_actors.testing import lose_the_answer
 from keep_storage.model import FailureClass
 from tests.runtime.fakes import Fake
 from tests.runtime.world import DAY, MINUTE, World, script, world
@@ -300,12 +301,6 @@ async def test_an_approved_call_whose_outcome_is_unknown_is_never_made_again() -
         assert (await box.keep.runs("flow"))[0].status == "paused:reconciliation"
         [needs] = await box.keep.attention()
         assert needs.kind == "unknown"
-
-
-async def lose_the_answer(work: object) -> object:
-    assert callable(work)
-    work()
-    raise ConnectionError("the line is dead")
 
 
 async def test_no_grants_means_none_even_where_everything_is_accepted() -> None:

@@ -8,7 +8,7 @@ from keep_actors import Grant, Policy, Reason, Rejected
 from keep_actors.connectors import Transient, Uncertain
 from keep_actors.host.fault_points import Point
 from keep_actors.testing import Box
-from tests.runtime.fakes import Fake, applies_and_raises, fails
+from tests.runtime.fakes import Fake, applies_and_raises, raises
 from tests.runtime.world import TAKE, script
 
 pytestmark = pytest.mark.anyio
@@ -271,7 +271,7 @@ async def test_a_doubt_or_a_failure_of_an_answered_call_leaves_the_other_questio
     fake = Fake()
     async with Box.open(fake, policy=Policy(on_unknown="park")) as box:
         found = await asked(box, "a", "b", "c")
-        fake.plan("add", applies_and_raises(Uncertain("lost")), fails(Transient("503")))
+        fake.plan("add", applies_and_raises(Uncertain("lost")), raises(Transient("503")))
         await box.keep.approve(found["a"], by="ann")
         await box.keep.approve(found["b"], by="ann")
         again = await questions(box)

@@ -10,7 +10,7 @@ from keep_actors.connectors import PreconditionFailed, Retry, Transient
 from keep_actors.kernel import VirtualTime
 from keep_actors.policy import Backoff
 from keep_storage.model import MutationStatus
-from tests.runtime.fakes import Fake, Work, applies_and_raises, fails
+from tests.runtime.fakes import Attempt, Fake, applies_and_raises, raises
 from tests.runtime.world import MINUTE, SECOND, START, World, script, world
 
 pytestmark = pytest.mark.anyio
@@ -23,7 +23,7 @@ SCRIPT = script(
 UNCHECKABLE = script(mutate="await c.fake.add({ text: prepared.data.id });", next_="return { last: result.status };")
 
 
-async def cannot_tell(_: Work) -> object:
+async def cannot_tell(_: Attempt) -> object:
     return Retry("the index lags")
 
 
@@ -51,7 +51,7 @@ async def test_a_lost_answer_is_found_at_once_and_the_run_goes_on_without_a_paus
 
 async def test_a_lost_request_is_not_found_when_its_time_is_over_and_a_fresh_run_makes_the_call() -> None:
     fake = Fake()
-    fake.plan("put", fails(LOST))
+    fake.plan("put", raises(LOST))
     async with world(fake) as box:
         await start(box)
         assert fake.texts == []
@@ -143,7 +143,7 @@ async def test_checks_go_on_after_a_restart(tmp_path: Path) -> None:
 async def test_a_check_that_raises_is_a_check_that_could_not_tell() -> None:
     fake = Fake()
     fake.plan("put", applies_and_raises(LOST))
-    fake.plan("reconcile", fails(ValueError("a bug")))
+    fake.plan("reconcile", raises(ValueError("a bug")))
     async with world(fake) as box:
         await start(box)
         assert await status(box) == "needs_reconcile"
@@ -186,7 +186,7 @@ async def test_a_person_who_says_that_it_did_not_happen_lets_a_fresh_run_make_th
     fake = Fake()
     async with world(fake) as box:
         mutation_id = await unknown(box, fake)
-        fake.effects.clear()
+        fake.world.effects.clear()
         await box.keep.resolve(mutation_id, "did_not_happen", by="ann")
         await box.settle()
         assert fake.texts == ["one"]
@@ -293,8 +293,8 @@ async def test_words_that_no_database_keeps_do_not_keep_what_is_known_out_of_it(
     # A report of this test travels between processes, and such words cannot: what is logged of them stays out of it.
     caplog.set_level(logging.CRITICAL, logger="keep_actors")
     fake = Fake()
-    fake.plan("put", fails(error))
-    fake.plan("reconcile", fails(Transient("\udfff")))
+    fake.plan("put", raises(error))
+    fake.plan("reconcile", raises(Transient("\udfff")))
     async with world(fake) as box:
         await start(box)
         assert [run.status for run in await box.keep.runs("flow")] == [expected]

@@ -58,7 +58,7 @@ def _no_actor_crashes(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
 async def happens(box: World, source: str) -> None:
     await box.keep.deploy(source)
     await box.publish("flow", "in", "a")
-    await box.quiet()
+    await box.until_idle()
 
 
 WRITES: dict[str, tuple[type[ops.Operation[Any]], str]] = {
@@ -124,7 +124,7 @@ async def test_whatever_the_reason_no_refusal_crashes_the_actor_or_is_tried_agai
         for reason in unexpected:
             storage.next(ops.CreateMutation, reason=reason)
             await box.publish("flow", "in", str(reason))
-            await box.quiet()
+            await box.until_idle()
             last, *before = await box.keep.runs("flow", limit=2)
             assert (last.status, {run.status for run in before} - {"committed"}) == ("failed:internal", set())
             await box.keep.clear_error("flow", by="alice")

@@ -276,7 +276,7 @@ async def test_a_person_does_not_wait_for_a_maintainer_that_hangs() -> None:
     async with world(fake, maintainer=Hanging()) as box:
         await box.keep.deploy(BROKEN)
         await box.publish("flow", "in", "one")
-        await box.quiet()
+        await box.until_idle()
         await box.keep.deploy(MENDED, by="ann", workflow="flow")
         await box.settle()
         assert fake.texts == ["one"]

@@ -22,12 +22,13 @@ from keep_actors.kernel import ActorDied, VirtualTime
 from keep_actors.maintenance import Maintainer, Proposal, RepairTask
 from keep_actors.runtime.assembly import assemble
 from keep_actors.sandbox_pool import SandboxPool
+from keep_actors.testing import Outside
 from keep_storage import Store, invariants
 from keep_storage.model import Event, MutationStatus, Workflow
 from keep_storage.operations import ApproveMutation
 from keep_storage.sqlite import SqliteDatabase
 from tests.crash.life import Moment, Mortal
-from tests.runtime.fakes import Entry, Fake, fails
+from tests.runtime.fakes import Fake, raises
 from tests.runtime.test_actor_crashes import (
     NEVER_GIVE_UP,
     Assembly,
@@ -205,16 +206,24 @@ class Picture:
 
     words: str
     files: dict[str, bytes]
-    effects: list[Entry]
-    calls: list[str]
+    outside: Outside
 
     def restore(self, folder: Path) -> tuple[Path, Fake]:
         folder.mkdir()
         for name, content in self.files.items():
             (folder / name).write_bytes(content)
         fake = Fake()
-        fake.effects, fake.calls = list(self.effects), list(self.calls)
+        fake.world = copied(self.outside)
         return folder / "keep.db", fake
+
+
+def copied(world: Outside) -> Outside:
+    """The same world, that goes its own way from here."""
+    copy = Outside()
+    copy.asked = list(world.asked)
+    for each in world.effects:
+        copy.happen(each)
+    return copy
 
 
 class Album:
@@ -227,8 +236,7 @@ class Album:
 
     def watch(self, moment: Moment, commit: int) -> None:
         files = {name: self._path.with_name(name).read_bytes() for name in ("keep.db", "keep.db-wal")}
-        words, fake = f"{moment.value} commit {commit}", self._fake
-        self.pictures.append(Picture(words, files, list(fake.effects), list(fake.calls)))
+        self.pictures.append(Picture(f"{moment.value} commit {commit}", files, copied(self._fake.world)))
 
 
 async def pictured(
@@ -286,7 +294,7 @@ async def test_killed_again_while_it_recovers_from_being_killed_it_still_ends_in
 ) -> None:
     story = STORIES[name]
     pictures, _ = await pictured(story, tmp_path / "keep.db", Fake())
-    held = next(each for each in pictures if each.effects)
+    held = next(each for each in pictures if each.outside.effects)
     path, fake = held.restore(tmp_path / "second life")
     later, _ = await pictured(story, path, fake, VirtualTime(START + MINUTE))
     for number, picture in enumerate(later[:8]):
@@ -355,13 +363,14 @@ async def test_a_crash_between_the_approval_and_the_answer_leaves_a_doubt_and_no
     made: bool, tmp_path: Path
 ) -> None:
     pictures, _ = await pictured(approval_story, tmp_path / "keep.db", Fake())
-    with_call = [index for index, each in enumerate(pictures) if each.calls]
+    with_call = [index for index, each in enumerate(pictures) if each.outside.asked]
     picture = pictures[with_call[0] if made else with_call[0] - 1]
     path, fake = picture.restore(tmp_path / "second")
+    calls = fake.calls
     assert bool(fake.effects) == made
     async with world(fake, path=path, time=VirtualTime(START + MINUTE)) as box:
         await box.settle()
-        await assert_it_waits(box, fake, list(picture.calls))
+        await assert_it_waits(box, fake, calls)
         assert await box.keep.approvals() == [], "it was answered, once"
         with pytest.raises(Rejected, match="open question"):
             await box.keep.clear_error("flow", by="ann")
@@ -450,8 +459,8 @@ async def test_a_person_who_finds_out_before_the_connector_does_has_the_last_wor
     verdict: PersonVerdict, caplog: pytest.LogCaptureFixture
 ) -> None:
     fake = Fake()
-    fake.plan("put", fails(Uncertain("lost")))
-    fake.plan("reconcile", fails(LookupError("no idea")))
+    fake.plan("put", raises(Uncertain("lost")))
+    fake.plan("reconcile", raises(LookupError("no idea")))
     async with machine(fake) as box:
         await box.keep.deploy(script(mutate="await c.fake.put({ text: prepared.data.id });"))
         await box.publish("flow", "in", "one")

@@ -20,7 +20,7 @@ from keep_storage import invariants, reads
 from keep_storage.model import JournalEntry, MutationStatus, Run, Session, SessionResult
 from keep_storage.sqlite import open_reader
 from keep_storage.transaction import Queries
-from tests.runtime.fakes import Fake, fails
+from tests.runtime.fakes import Fake, raises
 from tests.runtime.world import MINUTE, START, World, world
 
 pytestmark = pytest.mark.anyio
@@ -526,7 +526,7 @@ async def test_a_burst_of_work_is_one_session_with_its_runs_and_its_costs(tmp_pa
 async def test_a_run_that_fails_ends_its_session_and_its_costs_are_counted(tmp_path: Path) -> None:
     fake, path = Fake(), tmp_path / "keep.db"
     fake.cost_micros = 5
-    fake.plan("put", fails(Transient("try again later")))
+    fake.plan("put", raises(Transient("try again later")))
     async with world(fake, path=path) as box:
         await box.keep.deploy(flow(producers=POLL, consumers=FILE))
         await box.settle()
@@ -1030,6 +1030,7 @@ async def test_everything_is_there_again_after_the_file_is_closed_and_opened(tmp
         before = await everything(box)
     time.advance(MINUTE)
     async with world(fake, path=path, time=time) as box:
+        keep = box.keep
         await box.settle()
         assert await everything(box) == before
         assert (await box.keep.deploy(flow(producers=POLL, consumers=FILE))).version == "1.0"
@@ -1042,7 +1043,7 @@ async def test_everything_is_there_again_after_the_file_is_closed_and_opened(tmp
         with looking(path) as q:
             assert reads.journal_end(q) > len(before["journal"])
     with pytest.raises(ActorStopped):
-        await box.keep.pause("flow")
+        await keep.pause("flow")
 
 
 async def everything(box: World) -> dict[str, Any]:

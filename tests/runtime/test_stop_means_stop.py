@@ -12,7 +12,7 @@ from keep_actors.host.fault_points import Point
 from keep_actors.testing import Box
 from keep_storage import reads
 from keep_storage.model import Handler
-from tests.runtime.fakes import Fake, applies_and_raises, fails
+from tests.runtime.fakes import Fake, applies_and_raises, raises
 from tests.runtime.fakes import ok as well
 from tests.runtime.world import TAKE, script
 
@@ -395,7 +395,7 @@ async def test_a_run_that_calls_nothing_any_more_commits_although_it_was_stopped
 async def test_what_fails_while_it_is_stopped_is_still_a_failure() -> None:
     fake = Fake()
     async with Box.open(fake) as box:
-        hang = await third_on_the_wire(box, fake, fails(InvalidCall("no such account")))
+        hang = await third_on_the_wire(box, fake, raises(InvalidCall("no such account")))
         await box.keep.stop_run("flow", by="ann")
         hang.release()
         await box.until_idle()

@@ -8,7 +8,7 @@ import pytest
 from keep_actors import Connector, MutationCall, mutation
 from keep_actors.maintenance import Proposal, RepairTask
 from keep_actors.sandbox_pool import SandboxPool
-from tests.runtime.world import TAKE, script, world
+from tests.runtime.world import TAKE, opened, script
 from tests.sandbox import compromised
 from tests.sandbox.world import needs_jail
 
@@ -52,7 +52,7 @@ async def test_a_worker_that_a_version_took_over_has_no_part_in_the_next_one(
 ) -> None:
     monkeypatch.syspath_prepend(compromised.install(tmp_path))
     bank = Bank()
-    async with world(bank, sandbox="jailed", grants="explicit") as box:
+    async with opened(bank, sandbox="jailed", grants="explicit") as box:
         await box.keep.deploy(SCRIPT, grants=[])
         await box.keep.wait_idle()
         # The very same script, to which a person now gives more.
@@ -94,7 +94,7 @@ async def test_workers_are_dropped_at_every_activation(impact: Impact, monkeypat
     monkeypatch.setattr(Watched, "dropped", dropped)
     monkeypatch.setattr("keep_actors.runtime.opening.SandboxPool", Watched)
     maintainer = Mechanic(Proposal(MENDED, impact))
-    async with world(maintainer=maintainer) as box:
+    async with opened(maintainer=maintainer) as box:
         keep = box.keep
         workflow_id = (await keep.deploy(BROKEN)).workflow_id
         assert dropped == [workflow_id]

@@ -10,7 +10,7 @@ import pytest
 from keep_actors import Reason, Rejected
 from keep_actors.connectors import AuthRequired, InvalidCall, Transient, Uncertain
 from keep_storage.model import RunStatus
-from tests.runtime.fakes import Fake, Hang, Step, applies_and_raises, fails
+from tests.runtime.fakes import Fake, Hang, Step, applies_and_raises, raises
 from tests.runtime.world import DAY, START, TAKE, World, script, world
 
 pytestmark = pytest.mark.anyio
@@ -84,13 +84,13 @@ async def in_state(stage: Stage, state: str) -> None:
         case "calling":
             await stage.hangs_in("add")
         case "transient":
-            await stage.stops_with(fails(Transient("503")))
+            await stage.stops_with(raises(Transient("503")))
         case "approval":
-            await stage.stops_with(fails(AuthRequired("sign in")))
+            await stage.stops_with(raises(AuthRequired("sign in")))
         case "doubt":
             await stage.stops_with(applies_and_raises(Uncertain("connection lost")))
         case "logic":
-            await stage.stops_with(fails(InvalidCall("no such sheet")))
+            await stage.stops_with(raises(InvalidCall("no such sheet")))
         case "committed":
             await stage.box.publish(stage.id, "in", "a", "b")
             await stage.box.settle()
@@ -309,7 +309,7 @@ async def deploy_in_the_meantime(stage: Stage) -> None:
 
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(deploy)
-        await stage.box.quiet()
+        await stage.box.until_idle()
         assert answered == []
         await stage.end()
     assert answered == [None]
@@ -345,7 +345,7 @@ async def test_a_pause_that_is_taken_back_during_a_call_changes_nothing() -> Non
         assert await stage.seen() == ALONE["calling"]
 
 
-@pytest.mark.parametrize("ends", [fails(Transient("503")), fails(AuthRequired("sign in")), fails(InvalidCall("no"))])
+@pytest.mark.parametrize("ends", [raises(Transient("503")), raises(AuthRequired("sign in")), raises(InvalidCall("no"))])
 async def test_what_failed_while_the_workflow_was_paused_goes_on_when_it_may(ends: Step) -> None:
     fake = Fake()
     async with world(fake) as box:
@@ -423,7 +423,7 @@ async def test_many_actions_during_one_call_are_all_answered_and_the_last_word_c
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(partial(box.keep.deploy, flow("new "), workflow="flow"))
             tasks.start_soon(partial(box.keep.deploy, flow("newer "), workflow="flow"))
-            await box.quiet()
+            await box.until_idle()
             for action in ("pause", "resume", "publish", "look", "pause", "skip_b", "resume"):
                 assert await reason(ACTIONS[action](stage)) is None
             assert await reason(ACTIONS["run_now"](stage)) is Reason.RUN_ALREADY_ACTIVE
@@ -449,7 +449,7 @@ async def test_what_is_run_now_is_run_at_once_and_its_schedule_goes_on_from_ther
 
 async def test_a_producer_that_waits_before_it_tries_again_is_run_now_all_the_same() -> None:
     fake = Fake()
-    fake.plan("search", fails(Transient("503", retry_after_ms=DAY)))
+    fake.plan("search", raises(Transient("503", retry_after_ms=DAY)))
     async with world(fake) as box:
         await box.keep.deploy(script(producer="await c.fake.search({});"))
         await box.settle()

@@ -13,7 +13,7 @@ from keep_actors.testing import Box
 from keep_actors.workflow.messages import Do
 from keep_storage import reads
 from keep_storage.operations import ClearWorkflowError
-from tests.runtime.fakes import Fake, applies_and_raises, fails
+from tests.runtime.fakes import Fake, applies_and_raises, raises
 from tests.runtime.test_questions import ASKS, FIVE, asked, filing, questions, sweep
 from tests.runtime.world import TAKE, script
 
@@ -79,7 +79,7 @@ async def test_the_cost_of_an_approved_call_is_counted_in_its_run_and_session(ki
 async def test_the_cost_of_an_approved_call_that_failed_is_counted_too() -> None:
     fake = Fake()
     fake.cost_micros = 700
-    fake.plan("add", fails(Transient("503")))
+    fake.plan("add", raises(Transient("503")))
     async with Box.open(fake) as box:
         await asked(box, "a")
         await box.keep.approve_all(by="ann")

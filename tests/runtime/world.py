@@ -1,20 +1,19 @@
-"""A runtime in a box: virtual time, trusted scripts in threads, a database in memory unless a test wants a file."""
+"""Scripts from the bodies of their handlers, a box to run them in, and a look at what a runtime left in its file."""
 
 import json
 import random
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
 
-import anyio
-import anyio.to_thread
-
 import keep_actors
-from keep_actors import Connector, Keep, Policy
+from keep_actors import Connector, Keep
+from keep_actors.host.fault_points import no_faults
 from keep_actors.kernel import VirtualTime
+from keep_actors.sandbox_pool.pool import PoolMode
+from keep_actors.testing import Box
 from keep_storage import ExecutionModelManager, Store
-from keep_storage.model import Run
 from keep_storage.transaction import Queries
 
 START = 1_700_000_000_000
@@ -81,67 +80,45 @@ def by_hand(path: str | Path) -> Iterator[ExecutionModelManager]:
         yield ExecutionModelManager(store)
 
 
-class World:
-    """A running runtime, its time, and short words for what tests do with it."""
+class World(Box):
+    """A box on virtual time, whose clock goes forward in one step: what it jumps over is not made up for."""
 
-    def __init__(self, keep: Keep, time: VirtualTime) -> None:
-        self.keep = keep
-        self.time = time
+    time: VirtualTime
 
-    async def settle(self) -> None:
-        """Let everything happen that is due now."""
-        await self.keep.wait_idle()
-
-    async def quiet(self) -> None:
-        """Return once nothing moves: all that has begun waits for a connector that hangs, or for nothing at all.
-
-        For a database in memory, which does what it is asked in turn: a read comes after all that was asked before.
-        """
-        threads, calm = anyio.to_thread.current_default_thread_limiter(), 0
-        # No work goes through the database more often than this between two steps of a script.
-        while calm < 6:
-            await anyio.wait_all_tasks_blocked()
-            calm = 0 if threads.borrowed_tokens else calm + 1
-            await self.keep.workflows()
-        await anyio.wait_all_tasks_blocked()
-
-    async def advance(self, ms: int) -> None:
+    async def advance(self, ms: float = 0, **spans: float) -> None:
         """Let time pass, in one step, and what is due happen."""
-        self.time.advance(ms)
-        await self.keep.wait_idle()
-
-    async def publish(self, workflow: str, topic: str, *message_ids: str, payload: Any = None) -> None:
-        """Events from outside, one for each message id."""
-        for each in message_ids:
-            await self.keep.publish(workflow, topic, message_id=each, title=f"Event {each}", payload=payload)
-
-    async def statuses(self, workflow: str, topic: str) -> dict[str, str]:
-        """What became of the events of a topic, by message id."""
-        return {event.message_id: str(event.status) for event in await self.keep.events(workflow, topic)}
-
-    async def runs(self, workflow: str, handler: str) -> list[Run]:
-        """The runs of one handler, oldest first."""
-        return [run for run in reversed(await self.keep.runs(workflow)) if run.handler == handler]
-
-    async def last_run(self, workflow: str, handler: str) -> Run:
-        """The newest run of a handler."""
-        return (await self.runs(workflow, handler))[-1]
+        assert not spans, "these tests count in milliseconds"
+        self.time.advance(round(ms))
+        await self.settle()
 
 
 @asynccontextmanager
 async def world(
-    *connectors: Connector,
-    path: str | Path = ":memory:",
-    policy: Policy | None = None,
-    policies: Mapping[str, Policy] | None = None,
-    time: VirtualTime | None = None,
-    **options: Any,
+    *connectors: Connector, path: str | Path | None = None, time: VirtualTime | None = None, **options: Any
 ) -> AsyncIterator[World]:
     """A runtime for the block."""
-    now = time or VirtualTime(START)
-    options.setdefault("sandbox", "thread")
-    options.setdefault("grants", "all")
-    async with keep_actors.open(
-        path, connectors=connectors, policy=policy, policies=policies, time=now, rng=random.Random(7), **options
-    ) as keep:
-        yield World(keep, now)
+    async with World.open(*connectors, path=path, time=time, **options) as box:
+        yield box
+
+
+class Opened(World):
+    """The words of a box, for a runtime that was made elsewhere."""
+
+    def __init__(self, keep: Keep, time: VirtualTime) -> None:
+        super().__init__((), None, time, {"faults": no_faults})
+        self._opened = keep
+
+    @property
+    def keep(self) -> Keep:
+        return self._opened
+
+
+@asynccontextmanager
+async def opened(
+    *connectors: Connector, path: str | Path = ":memory:", sandbox: PoolMode = "thread", **options: Any
+) -> AsyncIterator[Opened]:
+    """A runtime by `keep_actors.open`: with real threads, and a jail if a test wants one."""
+    time = VirtualTime(START)
+    how = {"grants": "all", "time": time, "rng": random.Random(7), **options}
+    async with keep_actors.open(path, connectors=connectors, sandbox=sandbox, **how) as keep:
+        yield Opened(keep, time)

@@ -14,7 +14,7 @@ from keep_actors.api.keep import Keep
 from keep_actors.connectors import AuthRequired, Uncertain
 from keep_actors.telemetry import NO_TELEMETRY, Guarded, NoTelemetry, PrometheusMetrics, Span, chosen, metrics_app
 from keep_actors.telemetry.names import ATTENTION, CRASHED, CUT_OFF, METRICS, SPANS
-from tests.runtime.fakes import Fake, applies_and_raises, fails
+from tests.runtime.fakes import Fake, applies_and_raises, ok, raises
 from tests.runtime.pager import Pager
 from tests.runtime.world import World, script, world
 
@@ -104,12 +104,8 @@ async def a_day(box: World) -> None:
 
 def planned() -> Fake:
     fake = Fake()
-    fake.plan("add", *[_ok, _ok, applies_and_raises(Uncertain("lost"))])
+    fake.plan("add", *[ok, ok, applies_and_raises(Uncertain("lost"))])
     return fake
-
-
-async def _ok(work: Any) -> Any:
-    return work()
 
 
 def value(text: str, series: str) -> float:
@@ -170,7 +166,7 @@ def test_as_many_workflows_as_there_are_have_a_series() -> None:
 async def test_the_runtime_tells_exactly_what_the_tables_list(caplog: pytest.LogCaptureFixture) -> None:
     strict = Strict()
     fake = planned()
-    fake.plan("search", fails(AuthRequired("no")))
+    fake.plan("search", raises(AuthRequired("no")))
     async with world(fake, telemetry=strict, notices=Pager()) as box:
         await box.keep.deploy(script(name="reader", producer="await c.fake.search({});"))
         await box.keep.deploy(script(name="careful", mutate=ADD), grants=[Grant("fake.add", policy="ask")])
@@ -203,11 +199,12 @@ async def test_the_endpoint_says_how_many_workflows_wait_for_a_person() -> None:
     metrics = PrometheusMetrics()
     async with world(planned(), telemetry=metrics) as box:
         await a_day(box)
+        keep = box.keep
         status, text = await served(metrics, None)
         assert (status, "keep_workflows_attention" in text) == (200, False)
-        _, text = await served(metrics, box.keep)
+        _, text = await served(metrics, keep)
         assert value(text, "keep_workflows_attention") == 1
-    status, text = await served(metrics, box.keep)
+    status, text = await served(metrics, keep)
     assert status == 200
     assert math.isnan(value(text, "keep_workflows_attention"))
 

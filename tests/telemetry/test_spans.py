@@ -15,7 +15,7 @@ from keep_actors import Grant
 from keep_actors.connectors import AuthRequired, Uncertain
 from keep_actors.maintenance import Proposal, RepairTask
 from keep_actors.telemetry import OpenTelemetry
-from tests.runtime.fakes import Fake, applies_and_raises, fails
+from tests.runtime.fakes import Attempt, Fake, applies_and_raises, raises
 from tests.runtime.world import TAKE, World, script, world
 
 pytestmark = pytest.mark.anyio
@@ -113,7 +113,7 @@ async def test_a_script_that_fails(seen: Seen) -> None:
 
 async def test_a_read_that_fails_ends_the_phase_that_wanted_it(seen: Seen) -> None:
     fake = Fake()
-    fake.plan("search", fails(AuthRequired(PRIVATE)))
+    fake.plan("search", raises(AuthRequired(PRIVATE)))
     async with world(fake, telemetry=seen.telemetry) as box:
         await one(box, CONSUMER)
     assert seen.last() == [
@@ -139,7 +139,7 @@ async def test_a_mutation_that_nobody_knows_about(seen: Seen) -> None:
 
 async def test_a_mutation_that_did_not_happen(seen: Seen) -> None:
     fake = Fake()
-    fake.plan("add", fails(AuthRequired(PRIVATE)))
+    fake.plan("add", raises(AuthRequired(PRIVATE)))
     async with world(fake, telemetry=seen.telemetry) as box:
         await one(box, CONSUMER)
     assert seen.last()[-1] == "  call fake.add: did_not_happen (auth)"
@@ -212,9 +212,9 @@ async def test_whoever_wakes_a_workflow_is_not_the_parent_of_its_run(seen: Seen)
 async def test_what_a_connector_traces_is_inside_its_call(seen: Seen) -> None:
     fake = Fake()
 
-    async def traced(work: object) -> object:
+    async def traced(attempt: Attempt) -> object:
         with seen.provider.get_tracer("client").start_as_current_span("GET"):
-            return work() if callable(work) else None
+            return attempt.do()
 
     fake.plan("search", traced)
     async with world(fake, telemetry=seen.telemetry) as box:
@@ -230,7 +230,7 @@ async def test_what_a_connector_traces_is_inside_its_call(seen: Seen) -> None:
 async def test_nothing_that_a_script_or_a_service_says_is_exported(seen: Seen, error: Exception | None) -> None:
     fake = Fake()
     if error is not None:
-        fake.plan("add", fails(error))
+        fake.plan("add", raises(error))
     async with world(fake, telemetry=seen.telemetry) as box:
         await one(box, CONSUMER)
         await one(box, script(prepare=f'console.log("{PRIVATE}"); throw new Error("{PRIVATE}");'))
