@@ -178,7 +178,7 @@ class Box:
         return (await self.runs(workflow, handler))[-1]
 
     async def statuses(self, workflow: str, topic: str) -> dict[str, str]:
-        """What became of the events of a topic, by message id."""
+        """The statuses of a topic's events, by message id."""
         return {event.message_id: str(event.status) for event in await self.keep.events(workflow, topic)}
 
     # Processes.
@@ -235,7 +235,7 @@ class Box:
         self._pace.freeze(None if workflow is None else await self.id_of(workflow))
 
     async def thaw(self) -> None:
-        """Everybody goes on."""
+        """Let all actors go on."""
         self._pace.thaw()
         await self.until_idle()
 
@@ -252,7 +252,7 @@ class Box:
         return waiting[0]
 
     async def mailbox(self, workflow: str) -> list[Message]:
-        """What waits for a workflow's actor, the next one first."""
+        """The messages that wait for a workflow's actor, the next one first."""
         workflow_id = await self.id_of(workflow)
         await self.until_idle()
         return self._running().runtime.directory.waiting(workflow_id)

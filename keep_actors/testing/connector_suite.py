@@ -1,4 +1,4 @@
-"""What any connector must do, as a function of a connector: `check_connector`. Every finding has a name and says why.
+"""The rules for any connector, as a function of a connector: `check_connector`. Every finding has a name and says why.
 
 It makes real calls, so give it an account that is for tests. It decides nothing about the service behind the connector:
 it looks at what the runtime would be told, and at what becomes of a call that the runtime cannot see the end of.
@@ -155,7 +155,7 @@ class _Suite:
         return None
 
     async def _seen(self, reads: Mapping[str, Params]) -> dict[str, Answer | Failed | None]:
-        """What the reads say now."""
+        """The answers of the reads now."""
         return {name: await self._read(self._methods[name], params) for name, params in reads.items()}
 
     # Mutations.
@@ -220,7 +220,7 @@ class _Suite:
                 self._made(method, "`reconcile` finds what happened, with its result")
 
     async def _told(self, method: Method, call: MutationCall, waited_ms: int = 0) -> Verdict | None:
-        """What `reconcile` says in the end: as the runtime does, it is asked again while it cannot tell."""
+        """The last answer of `reconcile`: as the runtime does, it is asked again while it cannot tell."""
         began = anyio.current_time()
         while True:
             so_far_ms = waited_ms + _ms_since(began)

@@ -17,7 +17,7 @@ from keep_actors.testing.plans import Hang, Step, ok
 from keep_storage.ids import Millis
 
 FakeAnswer: TypeAlias = Callable[[Mapping[str, Any]], Any]
-"""What a method returns, from its parameters."""
+"""Returns the result of a method, from its parameters."""
 
 RECONCILE = "reconcile"
 """`plan("pay reconcile", ...)`: what happens when the fake is asked what became of a `pay`."""
@@ -55,7 +55,7 @@ class Fake(Connector):
         self.world = Outside()
         """Where its effects are; a box gives all its fakes one world."""
         self.otherwise: Callable[[str], Step] = lambda _: ok
-        """What happens at a call for which there is no plan, by the name of its method."""
+        """The step for a call for which there is no plan, by the name of its method."""
         self.cost_micros = 0
         """Reported by every read and every mutation."""
         self._plans: defaultdict[str, deque[Step]] = defaultdict(deque)
@@ -66,7 +66,7 @@ class Fake(Connector):
         }
 
     def plan(self, method: str, *steps: Step) -> None:
-        """What happens at the next calls of a method, one step for each. `"pay reconcile"` is the check of `pay`."""
+        """Plan the next calls of a method, one step for each. `"pay reconcile"` is the check of `pay`."""
         known = self.__definitions__.get(method.partition(" ")[0])
         if known is None or (method.endswith(RECONCILE) and known.reconciler is None):
             there = ", ".join(self.__definitions__)
@@ -80,7 +80,7 @@ class Fake(Connector):
         return step
 
     def answer(self, method: str, answer: Any) -> None:
-        """What a method returns when all is well: a value, or a function of its parameters."""
+        """Set the result of a method when all is well: a value, or a function of its parameters."""
         self._answers[method] = answer
 
     def _faked(self, definition: Definition) -> Definition:

@@ -1,4 +1,4 @@
-"""What the connector suite can find, each with why it matters and what to do."""
+"""The findings of the connector suite, each with why it matters and what to do."""
 
 from collections.abc import Mapping
 from enum import StrEnum
@@ -8,7 +8,7 @@ import msgspec
 
 
 class Check(StrEnum):
-    """What can be wrong with a connector."""
+    """The mistakes that a connector can make."""
 
     EXAMPLE_MISSING = "example-missing"
     EXAMPLE_REFUSED = "example-refused"
@@ -63,13 +63,13 @@ WHY: Final[Mapping[Check, str]] = {
 
 
 class Finding(msgspec.Struct, frozen=True):
-    """Something that is wrong with a method."""
+    """A mistake of a method."""
 
     check: Check
     method: str
     """As a script calls it: `sheets.appendRow`."""
     what: str
-    """What was seen."""
+    """The observation."""
 
     @property
     def why(self) -> str:
@@ -81,11 +81,11 @@ class Finding(msgspec.Struct, frozen=True):
 
 
 class CertificationReport(msgspec.Struct, frozen=True):
-    """What came of the checks. `assert not report.findings, report` is a whole test."""
+    """The result of the checks. `assert not report.findings, report` is a whole test."""
 
     connector: str
     made: list[str]
-    """What was checked and is right, in words."""
+    """The checks that passed, in words."""
     findings: list[Finding]
 
     def __str__(self) -> str:

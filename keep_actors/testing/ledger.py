@@ -1,4 +1,4 @@
-"""What the database says, with assertions: the ledger of external calls, and the journal of everything."""
+"""The contents of the database, with assertions: the ledger of external calls, and the journal of everything."""
 
 from collections.abc import Iterator
 

@@ -14,7 +14,7 @@ from keep_storage.ids import Millis
 
 
 class Effect(msgspec.Struct, frozen=True):
-    """Something that happened outside."""
+    """An effect that happened outside."""
 
     method: str
     """`bank.pay`."""
@@ -44,7 +44,7 @@ class Outside:
         self.now: Callable[[], Millis] = now or (lambda: 0)
         self.elapsed: Callable[[], Millis] = elapsed or self.now
         self.asked: list[Asked] = []
-        """Everything that reached a fake, in order."""
+        """All calls that reached a fake, in order."""
         self.on_effect: Callable[[Effect], None] | None = None
         """Told of every effect as it happens."""
         self._effects: list[Effect] = []
@@ -54,13 +54,13 @@ class Outside:
 
     @property
     def effects(self) -> list[Effect]:
-        """What has happened, in order."""
+        """All effects so far, in order."""
         self._arrive()
         return self._effects
 
     @property
     def coming(self) -> list[Effect]:
-        """What is on its way and has not happened yet, the next one first."""
+        """The effects that are on their way, the next one first."""
         self._arrive()
         return [effect for _, _, effect in sorted(self._on_its_way, key=_when)]
 

@@ -22,7 +22,7 @@ class Pace:
             self._frozen.add(workflow_id)
 
     def thaw(self) -> None:
-        """Everybody goes on."""
+        """Let all actors go on."""
         self._all = False
         self._frozen.clear()
         self._steps.clear()
@@ -34,7 +34,7 @@ class Pace:
         self._tell()
 
     def is_frozen(self, workflow_id: str) -> bool:
-        """Whether it is held back."""
+        """True while it is held back."""
         return self._all or workflow_id in self._frozen
 
     async def __call__(self, workflow_id: str) -> None:

@@ -1,4 +1,4 @@
-"""What can happen at one call of a fake: the words of a plan.
+"""The steps of a plan: each says how one call of a fake goes.
 
 A mutation has two moments that matter: whether the effect happens, and whether the answer arrives. Each step is one
 combination; those with `lose` in their name are the ones that a runtime must not guess about.
@@ -28,11 +28,11 @@ class Attempt(Protocol):
 
     @property
     def call(self) -> ReadCall | MutationCall:
-        """What the host says about it: for a mutation its idempotency key, and when it was sent."""
+        """The call as the host describes it: for a mutation its idempotency key, and when it was sent."""
         ...
 
     def do(self) -> Any:
-        """What the method does when nothing is in the way: the effect, if it is a mutation. Returns its result."""
+        """Do the work of the method: the effect, if it is a mutation. Returns its result."""
         ...
 
     def do_later(self, after_ms: Millis, *, within_ms: Millis | None = None) -> None:
@@ -41,7 +41,7 @@ class Attempt(Protocol):
 
 
 Step: TypeAlias = Callable[[Attempt], Awaitable[Any]]
-"""What happens at one call."""
+"""Decides how one call goes."""
 
 
 async def ok(attempt: Attempt) -> Any:
@@ -50,7 +50,7 @@ async def ok(attempt: Attempt) -> Any:
 
 
 def raises(error: Exception) -> Step:
-    """Nothing happens, and this is raised."""
+    """Raise this; there is no effect."""
 
     async def step(_: Attempt) -> Any:
         raise error
@@ -59,17 +59,17 @@ def raises(error: Exception) -> Step:
 
 
 async def fail(_: Attempt) -> Any:
-    """Nothing happens, and the service says so: it will not happen as things are."""
+    """Fail without an effect, and say so: it will not happen as things are."""
     raise PreconditionFailed("planned: it cannot be done")
 
 
 async def transient(_: Attempt) -> Any:
-    """Nothing happens, and the service says so: it may work later."""
+    """Fail without an effect, and say so: it may work later."""
     raise Transient("planned: not now")
 
 
 async def auth(_: Attempt) -> Any:
-    """Nothing happens, because somebody has to sign in."""
+    """Fail without an effect: a person has to sign in."""
     raise AuthRequired("planned: sign in again")
 
 

@@ -25,7 +25,7 @@ OnCrash: TypeAlias = Callable[[str, Exception, int], None]
 """Called at every crash of a workflow's actor: its workflow, the error, the restarts so far."""
 
 
-class Database(Protocol):
+class ProcessStore(Protocol):
     """The part of a store that a process needs."""
 
     def commit(self, batch: Sequence[Operation[Any]], /) -> Sequence[OperationOutcome]: ...
@@ -38,7 +38,7 @@ class Process:
 
     def __init__(
         self,
-        store: Database,
+        store: ProcessStore,
         catalog: Catalog,
         pool: Callable[[Here], SandboxPool],
         *,
