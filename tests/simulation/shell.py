@@ -1,5 +1,6 @@
 """People at a shell: what they want goes over the control socket of the process, as bytes, and so does the answer."""
 
+import socket
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -7,34 +8,33 @@ from typing import Any, Final, cast
 
 import anyio
 import msgspec
-from anyio.abc import TaskStatus
+from anyio.abc import SocketListener, TaskStatus
 from anyio.streams.buffered import BufferedByteReceiveStream
 
 from keep_actors import Keep
-from keep_actors.control.place import listen
 from keep_actors.control.server import Server
 from keep_storage.errors import Reason, Rejected
 
 _ANSWER_BYTES_MAX: Final = 1 << 20
 
-COMMANDS: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
-    "pause": ("pause", ("workflow",)),
-    "resume": ("resume", ("workflow",)),
-    "archive": ("archive", ("workflow",)),
-    "unarchive": ("unarchive", ("workflow",)),
-    "run_now": ("run_now", ("workflow",)),
-    "clear_error": ("clear_error", ("workflow",)),
-    "stop_run": ("stop", ("workflow",)),
-    "revoke": ("revoke", ("workflow", "permission")),
-    "publish": ("publish", ("workflow", "topic")),
-    "skip_event": ("skip_event", ("workflow", "topic", "message_id")),
-    "approve": ("approve", ("approval_id",)),
-    "reject": ("reject", ("approval_id",)),
-    "resolve": ("resolve", ("mutation_id", "verdict")),
-    "amend": ("amend", ("mutation_id",)),
-    "rollback": ("rollback", ("workflow", "version")),
+POSITIONAL: Final[dict[str, tuple[str, ...]]] = {
+    "pause": ("workflow",),
+    "resume": ("workflow",),
+    "archive": ("workflow",),
+    "unarchive": ("workflow",),
+    "run_now": ("workflow",),
+    "clear_error": ("workflow",),
+    "stop_run": ("workflow",),
+    "revoke": ("workflow", "permission"),
+    "publish": ("workflow", "topic"),
+    "skip_event": ("workflow", "topic", "message_id"),
+    "approve": ("approval_id",),
+    "reject": ("approval_id",),
+    "resolve": ("mutation_id", "verdict"),
+    "amend": ("mutation_id",),
+    "rollback": ("workflow", "version"),
 }
-"""Methods of `Keep` that the shell has: the word on the wire, and its positional arguments."""
+"""Methods of `Keep` that the shell has, with their positional arguments: the word on the wire is the method's name."""
 
 
 class NoAnswer(Exception):
@@ -48,11 +48,14 @@ class ControlSocket:
         self._place = place
 
     async def run(self, keep: Keep, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
-        listening = listen(self._place)
-        try:
-            await Server(listening).run(keep, task_status=task_status)
-        finally:
-            listening.close()
+        # By hand, and not with `listening`: that binds in a thread, whose time no seed decides.
+        self._place.unlink(missing_ok=True)
+        with socket.socket(socket.AF_UNIX) as bound:
+            bound.bind(str(self._place))
+            bound.listen()
+            bound.setblocking(False)
+            async with await SocketListener.from_socket(bound) as listener:
+                await Server(listener).run(keep, task_status=task_status)
 
 
 class Shell:
@@ -63,12 +66,12 @@ class Shell:
         self._place = place
 
     def __getattr__(self, name: str) -> Callable[..., Awaitable[Any]]:
-        if name not in COMMANDS:
+        if name not in POSITIONAL:
             return cast(Callable[..., Awaitable[Any]], getattr(self._keep, name))
-        word, names = COMMANDS[name]
+        names = POSITIONAL[name]
 
         async def ask(*given: Any, **named: Any) -> Any:
-            return await self._ask({"v": 1, "do": word, **dict(zip(names, given, strict=True)), **named})
+            return await self._ask({"v": 1, "do": name, **dict(zip(names, given, strict=True)), **named})
 
         return ask
 
