@@ -116,20 +116,20 @@ def test_a_request_whose_body_was_changed_is_refused() -> None:
 @pytest.mark.parametrize(
     ("name", "value", "words"),
     [
-        ("webhook-id", None, "no header webhook-id"),
-        ("webhook-signature", None, "no header webhook-signature"),
-        ("webhook-timestamp", None, "no header webhook-timestamp"),
+        ("webhook-id", None, "the header webhook-id is missing"),
+        ("webhook-signature", None, "the header webhook-signature is missing"),
+        ("webhook-timestamp", None, "the header webhook-timestamp is missing"),
         ("webhook-id", "", "not the id"),
         ("webhook-id", "ntc_1.needs_person", "not the id"),
         ("webhook-timestamp", "soon", "not a number"),
         ("webhook-timestamp", "-1", "not a number"),
         ("webhook-timestamp", "1e9", "not a number"),
-        ("webhook-timestamp", "٣", "no text that a header can have"),
+        ("webhook-timestamp", "٣", "not text that a header can have"),
         ("webhook-timestamp", "9" * 5_000, "not a number"),
         ("webhook-signature", "", "does not fit"),
         ("webhook-signature", "v1,", "does not fit"),
-        ("webhook-signature", "v1,ÿ", "no text that a header can have"),
-        ("webhook-signature", "v1,\udcff", "no text that a header can have"),
+        ("webhook-signature", "v1,ÿ", "not text that a header can have"),
+        ("webhook-signature", "v1,\udcff", "not text that a header can have"),
         ("webhook-signature", "0" * 64, "does not fit"),
     ],
 )
@@ -151,7 +151,7 @@ def test_a_signature_without_its_scheme_is_refused() -> None:
 
 @pytest.mark.parametrize("body", [b"[" * 10_000, b"", b"{}", b'{"id":"\xff"}', b"null"])
 def test_what_is_signed_and_no_notice_is_refused(body: bytes) -> None:
-    with pytest.raises(BadSignature, match="no notice"):
+    with pytest.raises(BadSignature, match="not a notice"):
         verify(SECRET, *a_request(body=body), now=START)
 
 

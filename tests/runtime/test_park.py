@@ -195,5 +195,5 @@ async def test_a_bad_ordering_key_is_refused_with_words() -> None:
 
 
 def test_a_policy_parks_at_least_one_run() -> None:
-    with pytest.raises(ValueError, match="at least one"):
+    with pytest.raises(ValueError, match="parked_max must be >= 1"):
         Policy(on_unknown="park", parked_max=0, retry=Backoff())
