@@ -89,7 +89,7 @@ class StorageCommand(Command[T_co], Generic[T_co], frozen=True, kw_only=True):
     """A command that is one operation of the storage. Names in it are ids by the time it is written."""
 
     def operation(self, now: Millis, /) -> Operation[T_co]:
-        raise NotImplementedError
+        raise AssertionError("every such command says which operation it is")
 
 
 class WorkflowChange(StorageCommand[T_co], Generic[T_co], frozen=True, kw_only=True):

@@ -21,7 +21,6 @@ from keep_actors.maintenance import Maintainer
 from keep_actors.permissions import Envelope, PermissionsNeeded, grants_of
 from keep_actors.run.drive import RunDriver, StoredRun, drive_run
 from keep_actors.run.effects import EventSkipped, GrantsChanged, RunEffect, StopRequested, Writes
-from keep_actors.run.failures import Before
 from keep_actors.run.machine import RunMachine
 from keep_actors.run.schedule import next_run_at
 from keep_actors.run.state import RunFacts
@@ -30,6 +29,7 @@ from keep_actors.telemetry.logs import begin_work
 from keep_actors.telemetry.news import tell
 from keep_actors.workflow import deployment
 from keep_actors.workflow.messages import Activate, Advance, Approve, Deploy, Do, Ended, Message, Stop, Tick, WhenIdle
+from keep_actors.workflow.new_run import new_run
 from keep_actors.workflow.outlook import (
     Outlook,
     approved,
@@ -37,7 +37,6 @@ from keep_actors.workflow.outlook import (
     look,
     times_asked,
     wanted_version,
-    writes_seen,
 )
 from keep_actors.workflow.plan import ExpireApproval, Reconcile, Repair, Rest, StartRetry, StartRun
 from keep_actors.workflow.repair import repair
@@ -47,7 +46,6 @@ from keep_storage.ids import Millis
 from keep_storage.model import (
     HandlerKind,
     Mutation,
-    Phase,
     ScriptVersion,
     Workflow,
     WorkflowStatus,
@@ -58,9 +56,6 @@ from keep_storage.operations import (
     ApproveMutation,
     ArchiveWorkflow,
     AskAgain,
-    CreateRetryRun,
-    CreateRun,
-    CreateSession,
     FinishSession,
     GrantPermission,
     Operation,
@@ -319,41 +314,11 @@ class WorkflowActor(Actor[Message]):
         self._home.let_go(self)
 
     async def _start(self, outlook: Outlook, step: StartRun | StartRetry) -> None:
-        workflow, handler, host = outlook.snapshot.workflow, outlook.handler, self._host
-        assert workflow.active_version_id is not None, "what is active has a script"
-        assert handler is not None, "what is planned is declared"
-        script, policy = await host.script(workflow.active_version_id), host.policy_of(workflow.name)
-        run_id, session_id = host.ids.new("run"), outlook.snapshot.open_session_id
-        opening: list[Operation[Any]] = []
-        if session_id is None:
-            session_id = host.ids.new("ses")
-            opening.append(CreateSession(session_id, workflow.id, step.trigger))
-        if isinstance(step, StartRetry):
-            opening.append(CreateRetryRun(run_id, step.run_id, session_id))
-        else:
-            phase = Phase.PREPARING if handler.kind is HandlerKind.CONSUMER else Phase.PENDING
-            on_unknown = policy.on_unknown_of(handler.kind, outlook.snapshot.parked)
-            opening.append(
-                CreateRun(run_id, session_id, handler.name, phase, writes_seen(outlook, handler), on_unknown)
-            )
-        since = handler.failing_since
-        tried_since = None if since is None else policy.tried_since(since, handler.retry_at, host.started_at)
-        facts = RunFacts(
-            run_id,
-            workflow,
-            script,
-            handler.name,
-            handler.kind,
-            policy,
-            host.catalog,
-            state=handler.state,
-            before=Before(handler.failures, tried_since),
-            retried=outlook.retried,
-            trigger=step.trigger,
-            parks=handler.kind is HandlerKind.JOB or outlook.snapshot.parked < policy.parked_max,
-        )
-        run = self._run = RunMachine.new(facts, outlook.envelope, host.ids, host.rng, tuple(opening))
-        self._start_beside(run_id, lambda: drive_run(run, host, partial(self._advance, run_id)), run_id, handler.name)
+        version_id = outlook.snapshot.workflow.active_version_id
+        assert version_id is not None, "what is active has a script"
+        run = self._run = new_run(outlook, step, await self._host.script(version_id), self._host)
+        run_id, write = run.facts.run_id, partial(self._advance, run.facts.run_id)
+        self._start_beside(run_id, lambda: drive_run(run, self._host, write), run_id, run.facts.handler)
 
     async def _repair(self, outlook: Outlook, step: Repair) -> None:
         workflow, maintainer = outlook.snapshot.workflow, self._maintainer

@@ -248,9 +248,9 @@ BUGS: Final = (
     ),
     Bug(
         "a handler is not given its state",
-        "keep_actors/workflow/actor.py",
-        "            state=handler.state,\n",
-        "            state=None,\n",
+        "keep_actors/workflow/new_run.py",
+        "        state=handler.state,\n",
+        "        state=None,\n",
     ),
     Bug(
         "the newest event comes first",
