@@ -88,7 +88,7 @@ class Command(msgspec.Struct, Generic[T_co], frozen=True, kw_only=True, tag_fiel
 class StorageCommand(Command[T_co], Generic[T_co], frozen=True, kw_only=True):
     """A command that is one operation of the storage. Names in it are ids by the time it is written."""
 
-    def operation(self, now: Millis, /) -> Operation[T_co]:
+    def operation(self, _: Millis, /) -> Operation[T_co]:
         raise AssertionError("every such command says which operation it is")
 
 

@@ -380,9 +380,9 @@ BUGS: Final = (
     ),
     Bug(
         "a question is asked beside the work though too many are open",
-        "keep_actors/workflow/actor.py",
-        "            parks=handler.kind is HandlerKind.JOB or outlook.snapshot.parked < policy.parked_max,\n",
-        "            parks=True,\n",
+        "keep_actors/workflow/new_run.py",
+        "        parks=handler.kind is HandlerKind.JOB or outlook.snapshot.parked < policy.parked_max,\n",
+        "        parks=True,\n",
     ),
     Bug(
         "the archive leaves its questions open",
