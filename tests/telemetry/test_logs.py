@@ -47,13 +47,16 @@ class Lines:
 @pytest.fixture
 def lines() -> Iterator[Lines]:
     """Everything that is logged, at any level."""
-    found, root = Lines(), logging.getLogger()
-    handler, level = json_handler(found.stream), root.level
+    found, root, news = Lines(), logging.getLogger(), logging.getLogger("keep_actors.news")
+    handler, level, level_of_news = json_handler(found.stream), root.level, news.level
     root.addHandler(handler)
     root.setLevel(logging.INFO)
+    # `keep run` says the news in its own words, and silences this logger for its process: perhaps for this one.
+    news.setLevel(logging.NOTSET)
     yield found
     root.removeHandler(handler)
     root.setLevel(level)
+    news.setLevel(level_of_news)
 
 
 @pytest.fixture
