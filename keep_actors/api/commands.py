@@ -123,6 +123,10 @@ class DeployScript(Command[Deployed], frozen=True, kw_only=True, tag="deploy"):
     ] = None
     new: Annotated[bool | None, Meta(description="As a new workflow: refused if one has its name.")] = None
     author: Annotated[str, Meta(description="Whose script it is. By another than before: a new major version.")] = ""
+    owner: Annotated[
+        str | None,
+        Meta(description="To whom the workflow belongs: only those of one owner share a process. Else as it was."),
+    ] = None
     grants: list[Grant] | Literal["declared"] = []
     """`declared`: everything that the script names."""
     timezone: Annotated[

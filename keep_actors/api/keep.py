@@ -71,6 +71,7 @@ class Keep(KeepAnswers):
         workflow: str | None = None,
         new: bool | None = None,
         author: str = "",
+        owner: str | None = None,
         grants: Iterable[str | Grant] | Accepted | None = None,
         timezone: str | None = None,
         major: bool = False,
@@ -88,8 +89,11 @@ class Keep(KeepAnswers):
         refused if there is; false, if there is not.
 
         `author` is whose words these are, as you know it; a script by another author than the newest version's is a new
-        major version. Events and states stay. Whatever is deployed ends the maintenance of its workflow: it is tried
-        again.
+        major version. `owner` is the tenant to whom the workflow belongs, as you know it: only workflows of one owner
+        share a sandbox process. A new workflow without one belongs to `""`, which is an owner like any other; a later
+        deploy that names no owner keeps it, and one that names the workflow and another owner hands it over.
+
+        Events and states stay. Whatever is deployed ends the maintenance of its workflow: it is tried again.
         What has an interval runs at once if it is new or changed, what has cron at its next time; `timezone` is that of
         cron schedules: UTC at first, then what it was. `grants` are the permissions it is given (`"declared"`: those
         that it names, `"all"`: every one there is); a minor version keeps those of its major one.
@@ -107,6 +111,8 @@ class Keep(KeepAnswers):
         """
         if author and (why := unfit_name(author)):
             raise ValueError(f"the author {author!a} {why}")
+        if owner and (why := unfit_name(owner)):
+            raise ValueError(f"the owner {owner!a} {why}")
         host = self._host
         kinds, zone = host.catalog.kinds(), timezone or "UTC"
         script = await admission.inspected(host.pool, source, kinds, zone, host.policy_of, host.time.now())
@@ -120,6 +126,7 @@ class Keep(KeepAnswers):
             declared,
             is_meant=workflow is not None,
             author=author,
+            owner=owner,
             needed=needed,
             grants=named,
             accepted=self._accepts(accepted, needed),

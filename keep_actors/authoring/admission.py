@@ -154,6 +154,13 @@ def taken(workflow: Workflow) -> NameTaken:
     return NameTaken(workflow.name, message, hint)
 
 
+def of_another(workflow: Workflow) -> NameTaken:
+    """Refuse a script that would hand a workflow over to another owner without being told to."""
+    message = f"the workflow {workflow.name!r} ({workflow.id}) already exists, with this script and another owner"
+    hint = f"to hand it over, name it (`workflow={workflow.name!r}`, in a shell `--workflow`), or rename the script"
+    return NameTaken(workflow.name, message, hint)
+
+
 def not_new(workflow: Workflow) -> NameTaken:
     """Refuse a script for a new workflow whose name is in use."""
     message = f"the workflow {workflow.name!r} ({workflow.id}) already exists, but a new one was asked for"

@@ -33,6 +33,7 @@ from keep_actors.permissions import PermissionsNeeded
 from keep_actors.sandbox_pool import SandboxUnavailable
 from keep_actors.sandbox_pool.pool import PoolMode
 from keep_sandbox import EngineUnsuitable, JailUnavailable
+from keep_sandbox.names import unfit_name
 from keep_storage import Store, reads
 from keep_storage.errors import EventsWouldWait, Rejected, StorageError
 from keep_storage.model import JournalEntry, WorkflowStatus
@@ -59,6 +60,13 @@ class _Ended(Exception):
     """It could not go on. The text is for people."""
 
 
+def _fit(_: click.Context, __: click.Parameter, name: str | None) -> str | None:
+    """A name of a person that can be seen and told from others, or none."""
+    if name and (why := unfit_name(name)):
+        raise click.BadParameter(f"{name!a} {why}.")
+    return name
+
+
 @click.command()
 @click.argument("files", nargs=-1, type=script_file(), metavar="[FILE.js]...")
 @db_option
@@ -75,7 +83,17 @@ class _Ended(Exception):
     metavar="NAME",
     help="The script of this workflow may be replaced by that of a FILE with its name. Several times.",
 )
-@click.option("--author", default="", help="Whose scripts they are. By another than before: a new major version.")
+@click.option(
+    "--author",
+    default="",
+    callback=_fit,
+    help="Whose scripts they are. By another than before: a new major version.",
+)
+@click.option(
+    "--owner",
+    callback=_fit,
+    help="To whom the workflows belong: only those of one owner share a process. Else as it was.",
+)
 @topic_options
 @click.option("--once", is_flag=True, help="End when nothing is left to do now.")
 @json_option
@@ -96,6 +114,7 @@ def run(
     timezone: str | None,
     replaced: tuple[str, ...],
     author: str,
+    owner: str | None,
     drop: tuple[str, ...],
     move: dict[str, str],
     once: bool,
@@ -141,7 +160,15 @@ def run(
         connectors = connectors_from(specs, discovered)
         grants: Grants = "declared" if accept else granted
         deploy = partial(
-            _deploy, scripts, replaced, author=author, grants=grants, timezone=timezone, drop=drop, move=move
+            _deploy,
+            scripts,
+            replaced,
+            author=author,
+            owner=owner,
+            grants=grants,
+            timezone=timezone,
+            drop=drop,
+            move=move,
         )
         waiting = anyio.run(_run, deploy, db, connectors, once, as_line, sandbox, control)
     except (ConnectorLoadError, ConnectorDefinitionError) as error:

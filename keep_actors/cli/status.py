@@ -65,6 +65,8 @@ class StatusLine(msgspec.Struct, frozen=True):
     """A run of it was at work when its process died. The next start settles it."""
     failing: list[Failing] = []
     """Its handlers that fail and are tried again by themselves."""
+    owner: str = ""
+    """To whom it belongs, if that was said."""
 
 
 class Detail(msgspec.Struct, frozen=True):
@@ -136,6 +138,7 @@ def lines(look: FileReader) -> list[StatusLine]:
             items_are_cut=COUNTED_MAX in items.get(each.id, {}).values(),
             is_interrupted=not look.is_owned and each.id in active,
             failing=list(failing_of(each, failing.get(each.id, []), Moment(look.now))),
+            owner=each.owner,
         )
         for each in reads.workflows(look.q)
     ]
@@ -149,8 +152,13 @@ def _list(look: FileReader, everything: bool) -> None:
     if not found:
         show("There is no workflow yet. Deploy one: keep run FILE.js --db FILE")
         return
-    headings = ("WORKFLOW", "STATE", "DUE", "PENDING", "UNSETTLED", "ITEMS", "WAITS FOR A PERSON")
-    table(headings, [_row(each, look.now) for each in found])
+    # A column for what most files do not have, only where it says something.
+    owned = any(each.owner for each in found)
+    headings = ("STATE", "DUE", "PENDING", "UNSETTLED", "ITEMS", "WAITS FOR A PERSON")
+    table(
+        ("WORKFLOW", *(["OWNER"] if owned else []), *headings),
+        [(each.name, *([each.owner or "-"] if owned else []), *_row(each, look.now)) for each in found],
+    )
     for line in found:
         for failing in line.failing:
             show(style(plain(f"{line.name}: {failing.handler} {_fails(failing, look)}."), "yellow"))
@@ -161,7 +169,6 @@ def _list(look: FileReader, everything: bool) -> None:
 def _row(line: StatusLine, now: Millis) -> tuple[str, ...]:
     why = line.error or ("its script failed" if line.maintenance else "a call: may it be made, or did it happen")
     return (
-        line.name,
         _state(line),
         _due(line, now),
         f"{line.pending:,}{'+' if line.pending_is_cut else ''}",
@@ -222,6 +229,7 @@ def _show(detail: Detail, look: FileReader) -> None:
     fields(
         [
             ("id", line.id),
+            ("owner", line.owner),
             ("version", detail.version or "none yet"),
             ("time zone", detail.timezone),
             ("due", _due(line, now)),

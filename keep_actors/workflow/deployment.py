@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 
 from keep_actors import permissions
-from keep_actors.authoring.admission import place_of, runs_already, taken
+from keep_actors.authoring.admission import of_another, place_of, runs_already, taken
 from keep_actors.permissions import Envelope, Grant, PermissionsNeeded
 from keep_actors.run.effects import Writes
 from keep_actors.run.missing import missing_methods
@@ -44,16 +44,20 @@ def operations_for(
 ) -> tuple[str, Writes]:
     """The id of the version that will run, and what has to be written. The same source again is no new version.
 
-    Raises `NameTaken` if it would replace the script of a workflow that the caller did not name, or
+    Raises `NameTaken` if it would replace the script or the owner of a workflow that the caller did not name, or
     `PermissionsNeeded`.
     """
     workflow, active, latest = found.workflow, found.active, found.latest
     by, declaration, source, author = message.by, message.declared.declaration, message.source, message.author
     writes: list[Operation[Any]] = []
     if workflow is None:
-        writes.append(CreateWorkflow(workflow_id, declaration.name or workflow_id, message.timezone or "UTC"))
-    elif not message.is_meant and (message.is_major or not runs_already(source, active)):
-        raise taken(workflow)
+        name, zone = declaration.name or workflow_id, message.timezone or "UTC"
+        writes.append(CreateWorkflow(workflow_id, name, zone, message.owner or ""))
+    elif not message.is_meant:
+        if message.is_major or not runs_already(source, active):
+            raise taken(workflow)
+        if message.owner not in (None, workflow.owner):
+            raise of_another(workflow)
     same, (major, minor) = place_of(source, author, active, latest, is_major=message.is_major)
     version_id = ids.new("ver") if same is None else same.id
     if same is None:
@@ -61,7 +65,9 @@ def operations_for(
         writes.append(AddScriptVersion(version_id, workflow_id, major, minor, source, encoded, author))
     grants = _grants(message, workflow_id, major, found)
     writes += grants
-    moved = workflow is not None and message.timezone not in (None, workflow.timezone)
+    moved = workflow is not None and (
+        message.timezone not in (None, workflow.timezone) or message.owner not in (None, workflow.owner)
+    )
     settles = bool(message.drop or message.move)
     if workflow is None or workflow.active_version_id != version_id or moved or settles:
         writes.append(activation(version_id, declaration, workflow, now, message.timezone, message))
@@ -86,7 +92,8 @@ def activation(
     activate = ActivateScript(version_id, tuple(declaration.topics), handlers, timezone)
     if wanted is None:
         return activate
-    return msgspec.structs.replace(activate, drop=wanted.drop, move=wanted.move, by=wanted.by)
+    owner = wanted.owner if isinstance(wanted, Deploy) else None
+    return msgspec.structs.replace(activate, drop=wanted.drop, move=wanted.move, by=wanted.by, owner=owner)
 
 
 def after_activation(workflow: Workflow | None, by: str) -> Writes:

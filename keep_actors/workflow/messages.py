@@ -50,9 +50,9 @@ class Stop(Question[str]):
 class Deploy(Question[ScriptVersion]):
     """Make this script the one that runs, as soon as nothing is active.
 
-    `is_meant`: the caller has named the workflow, and not only the script. `grants` are given with it, and `accepted`
-    are permissions that are granted unless they are already. `drop` and `move` say what becomes of the events of topics
-    that it does not declare.
+    `is_meant`: the caller has named the workflow, and not only the script. Without an `owner` the workflow keeps its
+    own. `grants` are given with it, and `accepted` are permissions that are granted unless they are already. `drop` and
+    `move` say what becomes of the events of topics that it does not declare.
     """
 
     def __init__(
@@ -62,6 +62,7 @@ class Deploy(Question[ScriptVersion]):
         *,
         is_meant: bool,
         author: str,
+        owner: str | None,
         needed: list[Needed],
         grants: list[Grant],
         accepted: list[str],
@@ -76,6 +77,7 @@ class Deploy(Question[ScriptVersion]):
         self.declared = declared
         self.is_meant = is_meant
         self.author = author
+        self.owner = owner
         self.needed = needed
         self.grants = grants
         self.accepted = accepted

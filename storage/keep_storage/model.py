@@ -99,6 +99,8 @@ class Workflow(Record, frozen=True, gc=False):
     updated_at: Millis
     error_about: str
     """The subject of the error, for code: `permission:mail.send`, or `missing:mail.send …`; empty if unknown."""
+    owner: str
+    """The tenant that it belongs to, as the caller who deployed it named them; empty: that of all without one."""
 
 
 class ScriptVersion(Record, frozen=True, gc=False):

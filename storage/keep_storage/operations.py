@@ -147,6 +147,7 @@ class CreateWorkflow(Operation[Workflow], frozen=True):
     id: str
     name: str
     timezone: str = "UTC"
+    owner: str = ""
 
 
 class AddScriptVersion(Operation[ScriptVersion], frozen=True):
@@ -177,6 +178,8 @@ class ActivateScript(Operation[Workflow], frozen=True):
     move: tuple[tuple[str, str], ...] = ()
     """From a topic that it does not declare to one that it does: pending and reserved events go there as they are."""
     by: str = ""
+    owner: str | None = None
+    """That of the workflow from now on; None: it stays."""
 
 
 class GrantPermission(Operation[StoredGrant], frozen=True):

@@ -59,9 +59,11 @@ def create_workflow(tx: Transaction, op: CreateWorkflow, now: Millis) -> Change[
         created_at=now,
         updated_at=now,
         error_about="",
+        owner=op.owner,
     )
     rows.insert_workflow(tx, workflow)
-    return changed(workflow, op.id, None, name=op.name, status=workflow.status)
+    owned = {"owner": op.owner} if op.owner else {}
+    return changed(workflow, op.id, None, name=op.name, status=workflow.status, **owned)
 
 
 def add_script_version(tx: Transaction, op: AddScriptVersion, now: Millis) -> Change[ScriptVersion]:
@@ -123,10 +125,14 @@ def activate_script(tx: Transaction, op: ActivateScript, now: Millis) -> Change[
     rows.mark_version_activated(tx, version.id, now)
     status = WorkflowStatus.READY if workflow.status is WorkflowStatus.DRAFT else workflow.status
     timezone = op.timezone or workflow.timezone
-    workflow = replace(workflow, active_version_id=version.id, timezone=timezone, status=status, updated_at=now)
+    owner = workflow.owner if op.owner is None else op.owner
+    handed_over = {"owner": [workflow.owner, owner]} if owner != workflow.owner else {}
+    workflow = replace(
+        workflow, active_version_id=version.id, timezone=timezone, owner=owner, status=status, updated_at=now
+    )
     rows.save_workflow(tx, workflow)
-    number = f"{version.major}.{version.minor}"
-    return changed(workflow, workflow.id, None, version=version.id, number=number, status=status, **settled, by=op.by)
+    said = {"number": f"{version.major}.{version.minor}", "status": status, **settled, **handed_over}
+    return changed(workflow, workflow.id, None, version=version.id, **said, by=op.by)
 
 
 def _order_anew(tx: Transaction, topic: Topic) -> None:

@@ -54,6 +54,39 @@ def test_a_file_by_another_author_is_a_new_major_version_and_has_to_be_granted_e
     assert shell.version("hers") == "2.0"
 
 
+def test_the_owner_of_a_workflow_is_named_once_and_shown(shell: Open) -> None:
+    shell.keep("deploy", shell.write("rented"), "--accept", "--owner", "ann")
+    shell.keep("deploy", shell.theirs("rented"), "--workflow", "rented")
+    assert ("owner", "ann") in [tuple(line.split()) for line in shell.keep("status", "rented").splitlines()]
+    listed = {each["name"]: each["owner"] for each in shell.objects("status")}
+    assert (listed["rented"], listed["first"]) == ("ann", "")
+    [heading, *rows] = shell.keep("status").splitlines()
+    assert heading.split()[:3] == ["WORKFLOW", "OWNER", "STATE"]
+    assert ["rented", "ann"] in [row.split()[:2] for row in rows]
+    assert ["first", "-"] in [row.split()[:2] for row in rows]
+    assert "and another owner" in shell.refused("deploy", shell.theirs("rented"), "--owner", "bob", code=1)
+    assert "the owner 'a\\u202eb' has an invisible character" in shell.refused(
+        "deploy", shell.theirs("rented"), "--workflow", "rented", "--owner", "a\u202eb", code=1
+    )
+    shell.keep("deploy", shell.theirs("rented"), "--workflow", "rented", "--owner", "bob")
+    assert [each["owner"] for each in shell.objects("status") if each["name"] == "rented"] == ["bob"]
+
+
+def test_a_file_without_owners_is_shown_without_them_and_keep_run_names_them(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    shell = Open(tmp_path_factory.mktemp("owners"))
+    options = ("--connectors", "shop:Shop", "--once", "--accept")
+    shell.keep("run", shell.write("one"), *options)
+    assert "OWNER" not in shell.keep("status")
+    assert "owner" not in shell.keep("status", "one")
+    shell.keep("run", shell.write("one"), shell.write("two"), "--owner", "ann", "--workflow", "one", *options)
+    assert {each["owner"] for each in shell.objects("status")} == {"ann"}
+    for option in ("--owner", "--author"):
+        said = shell.refused("run", shell.write("one"), option, "a\u202eb", *options, code=2)
+        assert "'a\\u202eb' has an invisible character" in said
+
+
 def test_a_workflow_that_is_named_is_there(shell: Open) -> None:
     assert "There is no workflow 'nobody'" in shell.refused(
         "deploy", shell.write("nobody"), "--workflow", "nobody", code=1

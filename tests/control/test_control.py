@@ -210,6 +210,24 @@ async def test_a_script_with_the_name_of_a_workflow_does_not_replace_it_by_the_s
         assert [each.author for each in await keep.versions("flow")] == ["mallory", "ann"]
 
 
+async def test_the_owner_of_a_workflow_is_named_by_the_socket_and_its_name_is_checked(tmp_path: Path) -> None:
+    db = tmp_path / "keep.db"
+    async with keep_actors.open(db, sandbox="thread", control=True) as keep:
+
+        async def deploy(**fields: Any) -> str:
+            command = DeployScript(source=script(producer="return 1;"), **fields)
+            await in_thread(lambda: ask(db, command))
+            return (await keep.workflow("flow")).owner
+
+        assert await deploy(owner="ann") == "ann"
+        assert await deploy() == "ann"
+        assert await deploy(owner="bob", workflow="flow") == "bob"
+        for fields, words in (({"owner": "ann"}, "and another owner"), ({"owner": "a\u202eb"}, "the owner 'a")):
+            with pytest.raises(CommandRefused, match=words):
+                await deploy(**fields)
+        assert (await keep.workflow("flow")).owner == "bob"
+
+
 async def test_calls_that_wait_are_found_by_permission_and_a_run_that_is_not_there_is_not_stopped(
     tmp_path: Path,
 ) -> None:

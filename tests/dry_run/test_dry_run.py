@@ -400,7 +400,7 @@ async def test_the_policy_is_asked_too(tmp_path: Path) -> None:
 def test_no_request_reaches_a_mutation_even_if_a_worker_was_taken_over(phase: ScriptPhase, kind: Kind) -> None:
     """A script cannot send these; a worker that obeys somebody else can. A rehearsal ends where a run would write."""
     declaration = Declaration(name="w", topics=[], producers={}, consumers={}, jobs={})
-    workflow = Workflow("w", "w", "UTC", WorkflowStatus.ACTIVE, "", None, None, False, None, None, "v", 0, 0, "")
+    workflow = Workflow("w", "w", "UTC", WorkflowStatus.ACTIVE, "", None, None, False, None, None, "v", 0, 0, "", "")
     script, catalog = Script("v", "", declaration, []), Catalog([Fake()])
     facts = RunFacts("run", workflow, script, "h", HandlerKind.CONSUMER, Policy(), catalog)
     item = Item("w", "i", 1, "I", ItemState.PROCESSING, "run", True, "", 0, 0) if phase is ScriptPhase.ITEM else None

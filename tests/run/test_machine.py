@@ -155,7 +155,7 @@ def line(status: MutationStatus = MutationStatus.IN_FLIGHT, *, reconcilable: boo
 
 
 def workflow() -> Workflow:
-    return Workflow("w", "w", "UTC", WorkflowStatus.ACTIVE, "", None, None, False, None, None, "v", 0, 0, "")
+    return Workflow("w", "w", "UTC", WorkflowStatus.ACTIVE, "", None, None, False, None, None, "v", 0, 0, "", "")
 
 
 def facts(kind: HandlerKind = HandlerKind.CONSUMER, *, mutate: bool = True, next_: bool = True) -> RunFacts:

@@ -30,6 +30,7 @@ ACTIVE = Workflow(
     created_at=NOW,
     updated_at=NOW,
     error_about="",
+    owner="",
 )
 
 

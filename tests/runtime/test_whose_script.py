@@ -187,6 +187,65 @@ async def test_an_author_has_a_name_that_can_be_seen(author: str) -> None:
         assert await box.keep.workflows() == []
 
 
+# To whom the workflow belongs.
+
+
+async def owner(box: World) -> str:
+    return (await box.keep.workflow("flow")).owner
+
+
+async def test_a_workflow_belongs_to_the_owner_that_its_first_deploy_names_and_to_the_nameless_one_otherwise() -> None:
+    async with world(Fake()) as box:
+        await box.keep.deploy(OURS, owner="ann")
+        await box.keep.deploy(script(name="other", producer="return 1;"))
+        assert {each.name: each.owner for each in await box.keep.workflows()} == {"flow": "ann", "other": ""}
+
+
+async def test_a_deploy_that_names_no_owner_keeps_it_and_so_do_a_rollback_and_a_repeat() -> None:
+    async with world(Fake()) as box:
+        await box.keep.deploy(OURS, owner="ann")
+        await box.keep.deploy(OPENLY, workflow="flow")
+        assert await owner(box) == "ann"
+        await box.keep.rollback("flow", "1.0")
+        assert await owner(box) == "ann"
+        assert (await box.keep.deploy(OURS)).version == "1.0"
+        assert (await box.keep.deploy(OURS, owner="ann")).version == "1.0"
+        assert await owner(box) == "ann"
+
+
+@pytest.mark.parametrize(("source", "version"), [(OURS, "1.0"), (OPENLY, "1.1")])
+@pytest.mark.parametrize("other", ["bob", ""])
+async def test_a_caller_who_names_the_workflow_and_another_owner_hands_it_over(
+    source: str, version: str, other: str
+) -> None:
+    async with world(Fake()) as box:
+        await box.keep.deploy(OURS, owner="ann")
+        assert (await box.keep.deploy(source, workflow="flow", owner=other, by="ada")).version == version
+        assert await owner(box) == other
+        [handed_over] = [each for each in box.journal if f'"owner":["ann","{other}"]' in each.changed]
+        assert (handed_over.operation, '"by":"ada"' in handed_over.changed) == ("activate_script", True)
+        await box.publish("flow", "in", "one")
+        await box.settle()
+        assert (await box.last_run("flow", "file")).status == "committed"
+
+
+@pytest.mark.parametrize("other", ["bob", ""])
+async def test_the_same_script_for_another_owner_does_not_take_the_workflow_from_the_first(other: str) -> None:
+    async with world(Fake()) as box:
+        await box.keep.deploy(OURS, owner="ann")
+        code, words = await refused(box, OURS, owner=other)
+        assert (code, "another owner" in words, "`workflow='flow'`" in words) == (Code.NAME_TAKEN, True, True)
+        assert "ann" not in words, "one tenant is not told the name of another"
+
+
+@pytest.mark.parametrize("unfit", ["a\u202eb", "x" * 101, " ann", " "])
+async def test_an_owner_has_a_name_that_can_be_seen(unfit: str) -> None:
+    async with world(Fake()) as box:
+        with pytest.raises(ValueError, match="the owner"):
+            await box.keep.deploy(OURS, owner=unfit)
+        assert await box.keep.workflows() == []
+
+
 # What the owner has set for a name.
 
 

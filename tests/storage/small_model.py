@@ -154,6 +154,7 @@ def create_workflow(s: State, op: ops.CreateWorkflow, now: int) -> None:
         "maintenance": False,
         "pending_retry_run_id": None,
         "active_version_id": None,
+        "owner": op.owner,
     }
 
 
@@ -208,6 +209,7 @@ def activate_script(s: State, op: ops.ActivateScript, now: int) -> None:
     for handler in op.handlers:
         declare_handler(s, workflow_id, handler)
     workflow["active_version_id"] = op.version_id
+    workflow["owner"] = workflow["owner"] if op.owner is None else op.owner
     if workflow["status"] == "draft":
         workflow["status"] = "ready"
 

@@ -109,6 +109,14 @@ def test_the_scripts_that_are_there_are_nobodys(world: World) -> None:
     assert {each.author for each in versions} == {""}
 
 
+def test_the_workflows_that_are_there_belong_to_no_one_by_name_and_can_be_handed_over(world: World) -> None:
+    workflows = reads.workflows(world.store.queries())
+    assert workflows
+    assert {each.owner for each in workflows} == {""}
+    world.model.create_workflow("wf_new", "new", owner="ann")
+    assert [each.id for each in reads.workflows(world.store.queries()) if each.owner] == ["wf_new"]
+
+
 def test_who_needs_a_person_needs_one_still(world: World) -> None:
     needing = {each.id for each in reads.workflows_needing_attention(world.store.queries())}
     assert needing == {"wf_ask", "wf_doubt", "wf_gone", "wf_job", "wf_parked"}

@@ -74,7 +74,7 @@ State = small.State
 LOOKS: dict[str, tuple[str, str, str]] = {
     "workflows": (
         "id",
-        "name status has_error error_run_id maintenance pending_retry_run_id active_version_id",
+        "name status has_error error_run_id maintenance pending_retry_run_id active_version_id owner",
         "(SELECT *, error <> '' AS has_error FROM workflows)",
     ),
     "versions": ("id", "workflow_id major minor author", "script_versions"),
@@ -622,7 +622,8 @@ class Author:
                     drop.append(topic)
                 else:
                     move.append((topic, self.one(topics)))
-        return ops.ActivateScript(version_id, topics, handlers, drop=tuple(drop), move=tuple(move))
+        owner = self.one((None, None, "", "ann", "bob"))
+        return ops.ActivateScript(version_id, topics, handlers, drop=tuple(drop), move=tuple(move), owner=owner)
 
     # What makes sense now.
 
@@ -823,7 +824,7 @@ class Author:
         """What keeps a workflow from running is cleared away."""
         missing = [each for each in WORKFLOWS if each not in self.s["workflows"]]
         if missing and self.likely(20):
-            return ops.CreateWorkflow(missing[0], self.one(("Mail to rows", "Mail")))
+            return ops.CreateWorkflow(missing[0], self.one(("Mail to rows", "Mail")), owner=self.one(("", "ann")))
         workflow_id = self.workflow()
         row = self.s["workflows"][workflow_id]
         scripts = small.where(self.s, "versions", workflow_id=workflow_id)

@@ -242,15 +242,15 @@ def test_an_illegal_row_cannot_be_written_whoever_writes_it(database: apsw.Conne
         ),
         (
             "error_has_a_class",
-            "INSERT INTO workflows VALUES ('w','n','UTC','draft','e',NULL,NULL,0,NULL,NULL,NULL,0,0,'')",
+            "INSERT INTO workflows VALUES ('w','n','UTC','draft','e',NULL,NULL,0,NULL,NULL,NULL,0,0,'','')",
         ),
         (
             "error_run_has_an_error",
-            "INSERT INTO workflows VALUES ('w','n','UTC','draft','',NULL,'r',0,NULL,NULL,NULL,0,0,'')",
+            "INSERT INTO workflows VALUES ('w','n','UTC','draft','',NULL,'r',0,NULL,NULL,NULL,0,0,'','')",
         ),
         (
             "error_about_has_an_error",
-            "INSERT INTO workflows VALUES ('w','n','UTC','draft','',NULL,NULL,0,NULL,NULL,NULL,0,0,'mail')",
+            "INSERT INTO workflows VALUES ('w','n','UTC','draft','',NULL,NULL,0,NULL,NULL,NULL,0,0,'mail','')",
         ),
         (
             "failing_handler_says_since_when",

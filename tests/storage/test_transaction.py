@@ -16,6 +16,7 @@ def insert(tx: Transaction, workflow_id: str) -> None:
         "maintenance": False,
         "created_at": NOW,
         "updated_at": NOW,
+        "owner": "",
     }
     tx.run("insert_workflow", row)
 

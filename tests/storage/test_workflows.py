@@ -20,6 +20,43 @@ def test_a_major_version_has_one_author(world: World) -> None:
         assert refusal.value.reason is Reason.VERSION_INVALID
 
 
+# To whom they belong.
+
+
+def test_a_workflow_belongs_to_the_owner_it_was_created_for(world: World) -> None:
+    assert world.model.create_workflow("wf_hers", "hers", owner="ann").owner == "ann"
+    assert world.workflow("wf_hers").owner == "ann"
+    assert '"owner":"ann"' in world.journal()[-1].changed
+    assert world.workflow().owner == ""
+
+
+def test_an_activation_keeps_the_owner_unless_it_names_one_and_the_journal_has_both(world: World) -> None:
+    version = world.workflow().active_version_id
+    assert version
+    for named, owner, changed in (
+        ("ann", "ann", '"owner":["","ann"]'),
+        (None, "ann", None),
+        ("ann", "ann", None),
+        ("bob", "bob", '"owner":["ann","bob"]'),
+        ("", "", '"owner":["bob",""]'),
+    ):
+        activated = world.model.activate_script(version, TOPICS, HANDLERS, owner=named, by="ada")
+        assert (activated.owner, activated) == (owner, world.workflow())
+        said = world.journal()[-1].changed
+        assert changed in said if changed else "owner" not in said
+
+
+def test_the_owner_stays_whatever_else_becomes_of_a_workflow(world: World) -> None:
+    version = world.workflow().active_version_id
+    assert version
+    world.model.activate_script(version, TOPICS, HANDLERS, owner="ann")
+    world.model.pause_workflow(WORKFLOW)
+    world.model.halt_workflow(WORKFLOW, "gave up")
+    world.model.clear_workflow_error(WORKFLOW, by="ada")
+    world.model.archive_workflow(WORKFLOW, by="ada")
+    assert world.model.unarchive_workflow(WORKFLOW, by="ada").owner == world.workflow().owner == "ann"
+
+
 # Now.
 
 

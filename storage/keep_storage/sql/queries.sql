@@ -3,8 +3,8 @@
 
 -- name: insert_workflow
 -- A new workflow, without a script.
-INSERT INTO workflows (id, name, timezone, status, maintenance, created_at, updated_at)
-VALUES (:id, :name, :timezone, :status, :maintenance, :created_at, :updated_at);
+INSERT INTO workflows (id, name, timezone, status, maintenance, created_at, updated_at, owner)
+VALUES (:id, :name, :timezone, :status, :maintenance, :created_at, :updated_at, :owner);
 
 -- name: workflow_by_id
 -- One workflow.
@@ -27,7 +27,7 @@ SELECT * FROM workflows WHERE name = :name AND status = 'archived' ORDER BY crea
 UPDATE workflows SET
     timezone = :timezone, status = :status, error = :error, error_class = :error_class, error_run_id = :error_run_id,
     maintenance = :maintenance, maintenance_run_id = :maintenance_run_id, pending_retry_run_id = :pending_retry_run_id,
-    active_version_id = :active_version_id, updated_at = :updated_at, error_about = :error_about
+    active_version_id = :active_version_id, updated_at = :updated_at, error_about = :error_about, owner = :owner
 WHERE id = :id;
 
 -- name: insert_version

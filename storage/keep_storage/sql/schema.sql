@@ -29,6 +29,7 @@ CREATE TABLE workflows (
     updated_at           INTEGER NOT NULL,
     error_about          TEXT NOT NULL DEFAULT ''
         CONSTRAINT error_about_has_an_error CHECK (error_about = '' OR error <> ''),
+    owner                TEXT NOT NULL DEFAULT '',
     CONSTRAINT error_has_a_class CHECK ((error = '') = (error_class IS NULL)),
     CONSTRAINT error_run_has_an_error CHECK (error_run_id IS NULL OR error <> ''),
     CONSTRAINT maintenance_names_its_run CHECK ((maintenance = 1) = (maintenance_run_id IS NOT NULL)),
