@@ -11,6 +11,7 @@ from keep_actors.authoring.contract import contract
 from keep_actors.connectors import Catalog, Method
 from keep_actors.policy import Policy
 from keep_actors.sandbox_pool.limits import limits_for
+from keep_sandbox.limits import FUEL_PER_MS
 from keep_storage.limits import MESSAGE_ID_CHARS_MAX, PEEK_DEFAULT, PEEK_MAX, TITLE_CHARS_MAX
 
 
@@ -24,7 +25,7 @@ def writing_prompt(catalog: Catalog, policy: Policy | None = None, task: str = "
         peek=PEEK_DEFAULT,
         peek_max=f"{PEEK_MAX:,}",
         wake=f"{policy.wake_after_min_ms // 1000} s to {policy.wake_after_max_ms // 3_600_000} h",
-        cpu=limits.cpu_soft_ms,
+        cpu=limits.fuel // FUEL_PER_MS,
         wall=limits.wall_ms // 1000,
         heap=limits.heap_bytes >> 20,
         requests=f"{limits.host_calls:,}",

@@ -20,7 +20,6 @@ from keep_actors.sandbox_pool.call import Call, JailedCall, RunSync, ThreadCall
 from keep_actors.sandbox_pool.policy import PoolPolicy, PoolStats
 from keep_actors.sandbox_pool.zygote import Owner, SandboxUnavailable, Worker, Zygote
 from keep_sandbox.declaration import Code, Inspection, Problem
-from keep_sandbox.engine import check_installation
 from keep_sandbox.inspect import believed, inspect
 from keep_sandbox.invocation import Invocation, MethodKind
 from keep_sandbox.jail import check_available
@@ -39,6 +38,7 @@ from keep_sandbox.outcomes import (
     Value,
     WorkerLost,
 )
+from keep_sandbox.wasm import check_installation
 from keep_sandbox.worker import EXIT_NO_JAIL
 
 PoolMode: TypeAlias = Literal["jailed", "weak", "thread"]

@@ -5,6 +5,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from typing import NamedTuple, assert_never
 
@@ -13,6 +14,7 @@ import anyio.to_thread
 import msgspec
 
 from keep_actors.sandbox_pool.link import Link
+from keep_sandbox.compiled import machine_code
 from keep_sandbox.jail import Mode
 from keep_sandbox.limits import Limits
 from keep_sandbox.protocol import (
@@ -189,6 +191,7 @@ class Zygote:
 
 
 def _popen(theirs: socket.socket, mode: Mode, limits: Limits, invocations: int) -> "subprocess.Popen[bytes]":
+    code = machine_code()
     options = ZygoteOptions(
         control=theirs.fileno(), host=os.getpid(), mode=mode, limits=limits, invocations=invocations
     )
@@ -203,9 +206,9 @@ def _popen(theirs: socket.socket, mode: Mode, limits: Limits, invocations: int) 
         **{name: os.environ[name] for name in ("LD_LIBRARY_PATH", "PYTHONHOME") if name in os.environ},
     }
     command = [sys.executable, "-P", "-s", "-m", "keep_sandbox.zygote", msgspec.json.encode(options).decode()]
-    return subprocess.Popen(  # noqa: S603 - our own module, with our own arguments
+    process = subprocess.Popen(  # noqa: S603 - our own module, with our own arguments
         command,
-        stdin=subprocess.DEVNULL,
+        stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
         pass_fds=[theirs.fileno()],
         env=environment,
@@ -213,6 +216,10 @@ def _popen(theirs: socket.socket, mode: Mode, limits: Limits, invocations: int) 
         # Not in our terminal session: Ctrl-C is for the host to handle.
         start_new_session=True,
     )
+    assert process.stdin is not None, "it was asked for"
+    with suppress(BrokenPipeError), process.stdin as pipe:
+        pipe.write(code)
+    return process
 
 
 def _wait(process: "subprocess.Popen[bytes]") -> None:

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from keep_sandbox.declaration import Code, Consumer, Declaration, Inspection, Problem, Schedule, Scheduled
-    from keep_sandbox.engine import EngineUnsuitable
     from keep_sandbox.invocation import Capabilities, Invocation, MethodKind
     from keep_sandbox.jail import JailUnavailable
     from keep_sandbox.json_text import DecoderUnsuitable
@@ -38,6 +37,7 @@ if TYPE_CHECKING:
         WallLimit,
         WorkerLost,
     )
+    from keep_sandbox.wasm import EngineUnsuitable
 
     Mutation = IssuedMutation
 
@@ -93,7 +93,7 @@ _HOME = {
     "Declaration": "keep_sandbox.declaration",
     "DecoderUnsuitable": "keep_sandbox.json_text",
     "EngineCrash": "keep_sandbox.outcomes",
-    "EngineUnsuitable": "keep_sandbox.engine",
+    "EngineUnsuitable": "keep_sandbox.wasm",
     "Inspection": "keep_sandbox.declaration",
     "InvalidValue": "keep_sandbox.outcomes",
     "Invocation": "keep_sandbox.invocation",

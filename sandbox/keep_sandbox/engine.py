@@ -1,21 +1,27 @@
-"""QuickJS behind a narrow interface: one `Guest` runs one handler once, in a context of its own.
+"""QuickJS in WebAssembly: a `Guest` runs one handler once, in a memory of its own that begins as an image.
 
-Synchronous. The script's requests, log lines and end go to a `LogSink`, as text and typed values. It is not a security
-boundary; the process around it is. No other module knows the binding.
+Synchronous and deterministic: the same invocation and the same answers give the same trace and use the same fuel. The
+script's requests, log lines and end go to a `LogSink`, as text and typed values.
 """
 
-import json
+import enum
 import re
-import time
-from importlib import metadata, resources
-from typing import Literal, Protocol
+import struct
+import threading
+from collections import OrderedDict
+from collections.abc import Iterator
+from functools import cache
+from importlib import resources
+from typing import Final, Literal, NamedTuple, Protocol
 
-# Import the extension itself: its package starts a thread on import, and a zygote must have only one.
-import _quickjs  # type: ignore[import-not-found]  # it has no stubs
 import msgspec
+from wasmtime import TrapCode
 
-from keep_sandbox.invocation import Capabilities, Invocation
-from keep_sandbox.limits import SCRIPT_LINES_MAX, Limits
+from keep_sandbox import wasm
+from keep_sandbox.compiled import machine_code
+from keep_sandbox.images import Image
+from keep_sandbox.invocation import Invocation
+from keep_sandbox.limits import SCRIPT_LINES_MAX, STACK_BYTES_MAX, Limits
 from keep_sandbox.outcomes import (
     CallLimit,
     CpuLimit,
@@ -30,46 +36,53 @@ from keep_sandbox.outcomes import (
     StackLimit,
     Value,
 )
+from keep_sandbox.wasm import Instance, Module, Trapped
 
-ENGINE_VERSION = "0.17.0.2"
-"""The tested version. The workaround in `_Fuse` depends on how this version of the binding works."""
+ENGINE_VERSION: Final = "0.17.0.2"
+"""The version of QuickJS-ng in `engine.wasm`."""
+
+IMAGES_MAX: Final = 64
+"""Images of scripts that an engine keeps; each takes about half a megabyte."""
+IDLE_MAX: Final = 4
+"""Instances that an engine keeps while no guest has them."""
+
+_LINE_AFTER_SCRIPTS: Final = SCRIPT_LINES_MAX + 1
+_WHERE_FUEL: Final = 5_000_000
+_STACK_MARGIN: Final = 65_536
+_JSON_PARSE: Final = "at parse (native)"
+_FRAME: Final = re.compile(r"^\s*at (?:(.{1,200}?) \()?<input>:(\d{1,9}):(\d{1,9})\)?$")
+
+# The structs of shim.c.
+_SEEN: Final = struct.Struct("<5I")
+_OUT_USED_AT: Final = 16
+_ENTRY: Final = struct.Struct("<5I")
+_LOAD_HEAD: Final = struct.Struct("<q5I4x")
+_BEGIN_HEAD: Final = struct.Struct("<q8I")
+
+# What an export of the shim returns.
+_FAILED, _ENDED, _WAITS, _STUCK, _LOADED, _LOADED_TOUCHED = -1, 0, 1, 2, 3, 4
+
+_KINDS: Final = {each.value: each for each in Kind}
+_encode = msgspec.json.Encoder().encode
 
 
-def _behind_the_script(file: str) -> str:
-    return "\n" * SCRIPT_LINES_MAX + resources.files("keep_sandbox").joinpath(file).read_text("utf-8")
+class _Say(enum.IntEnum):
+    """The kind of an entry in the outbox of shim.c."""
+
+    REQUEST = 1
+    LOG = 2
+    DONE = 3
+    FAIL = 4
+    EXCEPTION = 5
+    CALL_LIMIT = 6
 
 
-_PRELUDE = _behind_the_script("prelude.js")
-_DECLARE = _behind_the_script("declare.js")
-_JSON_PARSE = "at parse (native)"
-_FRAME = re.compile(r"^\s*at (?:(.{1,200}?) \()?<input>:(\d{1,9}):(\d{1,9})\)?$")
-_JOBS_PER_LOOK = 128
-
-
-class EngineUnsuitable(Exception):
-    """The installed engine is not the pinned one."""
-
-
-def check_installation() -> None:
-    """Raise `EngineUnsuitable` unless exactly the pinned engine is installed."""
-    installed = {name for name in ("quickjs", "quickjs-ng") if _version(name) is not None}
-    if "quickjs" in installed:
-        # Both install a module of the same name, so that either of them might run.
-        raise EngineUnsuitable("the distribution `quickjs` is installed; remove it and keep only `quickjs-ng`")
-    found = _version("quickjs-ng")
-    if found != ENGINE_VERSION:
-        raise EngineUnsuitable(f"quickjs-ng {ENGINE_VERSION} is needed, found {found}")
-
-
-def _version(distribution: str) -> str | None:
-    try:
-        return metadata.version(distribution)
-    except metadata.PackageNotFoundError:
-        return None
+class UnexpectedTrap(Exception):
+    """The guest did what the engine never does. Do not use this process for other scripts; raise an alarm."""
 
 
 class LogSink(Protocol):
-    """Receives the output of a guest. It must not raise: it is called from inside the engine."""
+    """Receives the output of a guest. It must not raise."""
 
     def request(self, request_id: int, kind: Kind, name: str, params: str, /) -> None:
         """The script asks for something."""
@@ -81,27 +94,9 @@ class LogSink(Protocol):
         """The script has ended. No further calls follow."""
 
 
-class _Fuse:
-    """Removes the binding's time limit when the engine drops its reference to this object.
-
-    The binding refuses to call Python while a time limit is set. It checks again when it leaves the engine: if the
-    limit is gone by then, the interrupt handler stays installed, and callables work. So the limit is set, and then the
-    engine is made to drop its only reference to this object.
-    """
-
-    def __init__(self, holder: "list[_quickjs.Context]") -> None:
-        # A list instead of the context itself: the engine holds this object, and the cycle would outlive the guest.
-        self._holder = holder
-
-    def __call__(self) -> None:
-        """Never called: the engine can only hold callables."""
-
-    def __del__(self) -> None:
-        for context in self._holder:
-            context.set_time_limit(-1)
-
-
 class _Said(msgspec.Struct):
+    """The prelude's description of an error."""
+
     kind: Literal["error", "invalid", "size"]
     phase: Literal["load", "run"]
     name: str
@@ -110,170 +105,319 @@ class _Said(msgspec.Struct):
     path: str
 
 
+class _Seen(NamedTuple):
+    """The state that the shim shows."""
+
+    is_full: int
+    is_stopped: int
+    heap_top: int
+    out_at: int
+    out_used: int
+
+
+class _Entry(NamedTuple):
+    """One entry of the outbox."""
+
+    kind: int
+    number: int
+    texts: tuple[bytes, bytes, bytes]
+
+
+class Known(NamedTuple):
+    """The image that a guest begins with."""
+
+    image: Image
+    is_loaded: bool
+    """False if the script must still be loaded."""
+
+
+class Engine:
+    """The module, the images and the idle instances of one process. Threads may share it."""
+
+    def __init__(self, machine_code: bytes) -> None:
+        """Load a compiled module, and run the prelude once. `machine_code()` gives the product's own."""
+        self._module = Module(machine_code)
+        self._lock = threading.Lock()
+        self._images: OrderedDict[tuple[str, Limits], Image | None] = OrderedDict()
+        self._idle: list[tuple[Instance, Image]] = []
+        instance = Instance(self._module)
+        instance.fuel = 1 << 40
+        instance.call("_initialize")
+        self.seen_at: Final = instance.call("init", STACK_BYTES_MAX)
+        prelude = _package_file("prelude.js")
+        put(instance, prelude)
+        loaded = instance.call("prelude", len(prelude), _LINE_AFTER_SCRIPTS)
+        assert loaded == _LOADED, "the prelude loads"
+        self.prelude: Final = Image(instance, self.seen(instance).heap_top)
+        self.prelude.restore(instance, is_new=not wasm.CAN_CLEAR)
+        self.declare_source: Final = _package_file("declare.js")
+        self._idle.append((instance, self.prelude))
+
+    @property
+    def image_count(self) -> int:
+        """The number of images of scripts."""
+        return sum(each is not None for each in self._images.values())
+
+    def seen(self, instance: Instance) -> _Seen:
+        """The state that the shim shows. Hostile."""
+        return _Seen(*_SEEN.unpack_from(instance.memory, self.seen_at))
+
+    def known(self, source: str, limits: Limits) -> Known | None:
+        """The image to begin with; None if the script was not loaded before."""
+        with self._lock:
+            key = (source, limits)
+            if key not in self._images:
+                return None
+            self._images.move_to_end(key)
+            image = self._images[key]
+        return Known(image or self.prelude, is_loaded=image is not None)
+
+    def keep(self, source: str, limits: Limits, image: Image | None) -> None:
+        """Keep the image of a loaded script; None if it must be loaded each time."""
+        with self._lock:
+            self._images[source, limits] = image
+            while len(self._images) > IMAGES_MAX:
+                self._images.popitem(last=False)
+
+    def take(self, image: Image) -> Instance:
+        """An instance with the memory of this image."""
+        with self._lock:
+            place = next((at for at, (_, each) in enumerate(self._idle) if each is image), 0)
+            instance, before = self._idle.pop(place) if self._idle else (None, None)
+        if instance is None:
+            instance = Instance(self._module)
+            image.restore(instance, is_new=True)
+        elif before is not image:
+            image.restore(instance, is_new=not wasm.CAN_CLEAR)
+        return instance
+
+    def give_back(self, instance: Instance, image: Image) -> None:
+        """Restore the memory of an instance that a guest has used, and keep it for the next one."""
+        if not wasm.CAN_CLEAR:
+            return  # a new instance costs less than to write zeros everywhere
+        image.restore(instance)
+        with self._lock:
+            if len(self._idle) < IDLE_MAX:
+                self._idle.append((instance, image))
+
+
+@cache
+def shared_engine() -> Engine:
+    """The engine of this process. The first call may take seconds, to compile it."""
+    return Engine(machine_code())
+
+
+def put(instance: Instance, data: bytes) -> bool:
+    """Write into the inbox of an instance. Returns False if there is no room."""
+    at = instance.call("input", len(data)) & 0xFFFFFFFF
+    if at == 0 or at + len(data) > instance.size:
+        return False
+    instance.memory[at : at + len(data)] = data
+    return True
+
+
+def _package_file(name: str) -> bytes:
+    return resources.files("keep_sandbox").joinpath(name).read_bytes()
+
+
 class Guest:
-    """One invocation: `run` or `declare` once, then `answer` until `ended`, then `close`.
+    """One invocation: `run` or `declare` once, then `answer` until `ended`, then `close`."""
 
-    Making a guest takes most of the time (the prelude), so it can be made before its script is known.
-    """
-
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, engine: Engine, limits: Limits) -> None:
+        self._engine = engine
+        self._limits = limits
         self._sink: LogSink | None = None
-        self._terminal_mutations = True
+        self._instance: Instance | None = None
+        self._image = engine.prelude
+        self._phase: Literal["load", "run"] = "load"
+        self._mutation_ends = True
         self._asked: set[int] = set()
-        self._calls = 0
         self._log_lines = 0
-        self._cpu_end = 0.0
         self.ended = False
-        context = _quickjs.Context()
-        context.add_callable("__bridge", self._bridge)
-        self._holder = [context]
-        context.add_callable("__arm_fuse", _Fuse(self._holder))
-        context.add_callable("__stop_fuse", _Fuse(self._holder))
-        self._context = context
-        self._limit(limits)
-        self._enter = context.eval(_PRELUDE)
 
-    def run(self, invocation: Invocation, sink: LogSink, limits: Limits | None = None) -> None:
-        """Load the script and call the handler. Returns when the script has ended or waits for answers.
+    @property
+    def fuel_left(self) -> int:
+        """The fuel that is left of this phase; 0 without an instance."""
+        return self._instance.fuel if self._instance is not None else 0
 
-        `limits` replace those that the guest was made with.
-        """
-        if limits is not None:
-            self._limit(limits)
-        given = {
-            "limits": msgspec.to_builtins(self._limits),
-            "now_ms": invocation.now_ms,
-            "seed": invocation.seed,
-            "capabilities": msgspec.to_builtins(invocation.capabilities),
-        }
-        self._terminal_mutations = invocation.capabilities.mutation_is_terminal
-        address = msgspec.json.encode(invocation.address).decode()
-        if self._load(invocation.source, given, sink):
-            self._step("start", address, invocation.args)
+    def run(self, invocation: Invocation, sink: LogSink) -> None:
+        """Load the script and call the handler. Returns when the script has ended or waits for answers."""
+        self._sink = sink
+        self._mutation_ends = invocation.capabilities.mutation_is_terminal
+        if not self._load(invocation.source, invocation.now_ms, invocation.seed):
+            return
+        capabilities, address = _encode(invocation.capabilities), _encode(invocation.address)
+        args = invocation.args.encode()
+        limits = self._limits
+        head = _BEGIN_HEAD.pack(
+            invocation.now_ms,
+            invocation.seed & 0xFFFFFFFF,
+            limits.heap_bytes,
+            limits.js_stack_bytes,
+            limits.host_calls,
+            self._mutation_ends,
+            len(capabilities),
+            len(address),
+            len(args),
+        )
+        self._phase = "run"
+        self._step("begin", head + capabilities + address + args)
 
     def declare(self, source: str, sink: LogSink) -> None:
         """Load the script and report its declaration, as a value. No handler is called."""
-        given = {"limits": msgspec.to_builtins(self._limits), "now_ms": 0, "seed": 0}
-        given["capabilities"] = msgspec.to_builtins(Capabilities())
-        describe = self._context.eval(_DECLARE)
-        if self._load(source, given, sink):
-            self._step("declare", describe)
-        del describe
+        self._sink = sink
+        if self._load(source, 0, 0):
+            declare = self._engine.declare_source
+            self._step("declare", declare, len(declare), _LINE_AFTER_SCRIPTS)
 
     def answer(self, request_id: int, value: str) -> None:
         """Settle a request with a value (JSON text), and let the script go on."""
         if request_id in self._asked and not self.ended:
             self._asked.remove(request_id)
-            self._step("settle", request_id, value)
+            data = value.encode()
+            self._step("settle", data, request_id, len(data), has_fuel=True)
 
     def close(self) -> None:
-        """Free the context now: it is part of a reference cycle, and would otherwise wait for the collector."""
+        """End the guest, and restore the memory of its instance."""
         self.ended = True
         self._sink = None
-        self._holder.clear()
-        del self._enter, self._context
+        if self._instance is not None:
+            self._engine.give_back(self._instance, self._image)
+            self._instance = None
 
-    def _limit(self, limits: Limits) -> None:
-        self._limits = limits
-        self._context.set_memory_limit(limits.heap_bytes)
-        self._context.set_max_stack_size(limits.js_stack_bytes)
+    # Loading.
 
-    # Methods that run the script.
-
-    def _load(self, source: str, given: dict[str, object], sink: LogSink) -> bool:
-        self._sink = sink
-        unfit = _unfit(source, self._limits)
-        if unfit is not None:
-            self._end(unfit)
-            return False
-        self._enter("configure", json.dumps(given))
-        cpu_s = self._limits.cpu_soft_ms / 1000
-        self._cpu_end = time.process_time() + cpu_s
-        self._context.set_time_limit(cpu_s)
-        self._enter("arm")
-        try:
-            self._context.module(source)
-        except _quickjs.JSException as error:
-            self._end(self._ending_of(str(error), "load"))
-        except (ValueError, MemoryError) as error:
-            self._end(ScriptError(phase="load", name=type(error).__name__, message=str(error)))
+    def _load(self, source: str, now_ms: int, seed: int) -> bool:
+        """Get an instance in which the script is loaded. Returns False if the script has ended meanwhile."""
+        known = self._engine.known(source, self._limits)
+        if known is None:
+            unfit = _unfit(source, self._limits)
+            if unfit is not None:
+                self._end(unfit)
+                return False
+            known = self._first_image(source)
+        self._image = known.image
+        self._instance = self._engine.take(self._image)
+        if not known.is_loaded:
+            self._step("load", self._load_input(source, now_ms, seed))
         return not self.ended
 
-    def _step(self, *arguments: object) -> None:
-        """Enter the engine, then run pending jobs until the script has ended or waits."""
+    def _first_image(self, source: str) -> "Known":
+        """Load a script on trial, and make its image, unless its top level has effects or does not load."""
+        engine = self._engine
+        instance = engine.take(engine.prelude)
+        result, _ = self._enter(instance, "load", self._load_input(source, 0, 0))
+        if result == _LOADED:
+            # The top level saw neither the time nor a random number, so that this is its state at any time.
+            image = Image(instance, engine.seen(instance).heap_top)
+            engine.keep(source, self._limits, image)
+            engine.give_back(instance, image)
+            return Known(image, is_loaded=True)
+        engine.give_back(instance, engine.prelude)
+        if result == _LOADED_TOUCHED:
+            engine.keep(source, self._limits, None)
+        return Known(engine.prelude, is_loaded=False)
+
+    def _load_input(self, source: str, now_ms: int, seed: int) -> bytes:
+        limits = self._limits
+        text, about = source.encode(), _encode(limits)
+        head = _LOAD_HEAD.pack(
+            now_ms, seed & 0xFFFFFFFF, limits.heap_bytes, limits.js_stack_bytes, len(about), len(text)
+        )
+        return head + about + text
+
+    # Running.
+
+    def _enter(self, instance: Instance, export: str, data: bytes, *arguments: int) -> tuple[int, Trapped | None]:
+        """Give the instance all fuel of a phase, and call an export with this input."""
+        instance.fuel = self._limits.fuel
+        return self._go_on(instance, export, data, *arguments)
+
+    def _go_on(self, instance: Instance, export: str, data: bytes, *arguments: int) -> tuple[int, Trapped | None]:
         try:
-            self._enter(*arguments)
-            self._run_jobs()
-            if not self.ended and not self._asked:
-                self._enter("stuck")
-        except _quickjs.JSException as error:
-            # An interrupt, or memory that ran out outside of any promise.
-            self._end(self._ending_of(str(error), "run"))
-        if self._is_spent():
-            self._end(CpuLimit())
-        elif not self._asked:
+            return (instance.call(export, *arguments) if put(instance, data) else _FAILED), None
+        except Trapped as trap:
+            return _FAILED, trap
+
+    def _step(self, export: str, data: bytes, *arguments: int, has_fuel: bool = False) -> None:
+        """Enter the engine once. Afterwards the script has ended, waits, or is loaded."""
+        instance = self._instance
+        assert instance is not None, "a guest has an instance while it runs"
+        enter = self._go_on if has_fuel else self._enter
+        result, trap = enter(instance, export, data, *arguments)
+        seen = self._engine.seen(instance)
+        is_stopped = trap is not None and trap.code is TrapCode.UNREACHABLE and bool(seen.is_stopped)
+        is_whole = trap is None or is_stopped
+        for entry in _entries(_outbox(instance, seen, is_whole=is_whole), is_whole=is_whole):
+            self._hear(entry, seen)
+            if self.ended:
+                return
+        struct.pack_into("<I", instance.memory, self._engine.seen_at + _OUT_USED_AT, 0)
+        if trap is not None and not is_stopped:
+            self._end(self._limit_of(trap, instance))
+        elif result == _FAILED or (result == _STUCK and seen.is_full):
+            # There was no memory even for an error, or for the input.
+            self._end(MemoryLimit())
+        elif result == _STUCK:
             self._end(Deadlock())
+        elif result == _ENDED:
+            raise UnexpectedTrap("the script has ended without a word")
 
-    def _run_jobs(self) -> None:
-        jobs = 0
-        while not self.ended and self._context.execute_pending_job():
-            jobs += 1
-            if jobs % _JOBS_PER_LOOK == 0 and self._is_spent():
-                self._end(CpuLimit())
+    def _limit_of(self, trap: Trapped, instance: Instance) -> InvocationEnd:
+        """The limit that a trap stands for."""
+        if trap.code is TrapCode.OUT_OF_FUEL:
+            return CpuLimit(place=self._where(instance))
+        # The stack of the guest ends at address 0, and an address below it is outside of the memory.
+        is_in_stack = _STACK_MARGIN < instance.stack_pointer <= instance.stack_top
+        if trap.code is TrapCode.STACK_OVERFLOW or (trap.code is TrapCode.MEMORY_OUT_OF_BOUNDS and not is_in_stack):
+            return StackLimit(place=self._where(instance))
+        raise UnexpectedTrap(str(trap))
 
-    def _is_spent(self) -> bool:
-        return time.process_time() >= self._cpu_end
+    def _where(self, instance: Instance) -> Place | None:
+        """The place that a trap stopped at, if the engine can still tell."""
+        instance.fuel = _WHERE_FUEL
+        try:
+            instance.call("where")
+        except Trapped:
+            return None
+        for entry in _entries(_outbox(instance, self._engine.seen(instance), is_whole=False), is_whole=False):
+            if entry.kind == _Say.FAIL:
+                return _author_stack(_decoded(entry.texts[0]).stack)[1]
+        return None
 
-    # Methods that the script calls, through the prelude. They must not raise.
+    # Hearing the script.
 
-    def _bridge(self, what: str, *arguments: object) -> bool:
-        """Return True if the script must stop here."""
-        if self.ended:
-            return True
-        # An interrupt can become an ordinary rejection: ignore what a script says after its time was up.
-        if self._is_spent() and what != "fail":
-            self._end(CpuLimit())
-            return self._stop()
-        match what, arguments:
-            case "request", (int(request_id), str(kind), str(name), str(params)):
-                return self._request(request_id, Kind(kind), name, params)
-            case "log", (str(line),):
-                self._log(json.loads(line))
-            case "done", (str(value), bool(is_given)):
-                self._done(value, is_given)
-            case "fail", (str(said),):
-                self._fail(said)
+    def _hear(self, entry: _Entry, seen: _Seen) -> None:
+        first, second, third = entry.texts
+        match entry.kind:
+            case _Say.REQUEST:
+                self._request(entry.number, _KINDS.get(_text(first)), _text(second), third)
+            case _Say.LOG:
+                self._log(_text(first))
+            case _Say.DONE:
+                is_too_large = len(first) > self._limits.value_bytes
+                self._end(self._too_large() if is_too_large else Value(value=_text(first), is_given=entry.number == 1))
+            case _Say.FAIL:
+                self._fail(_decoded(first), seen)
+            case _Say.EXCEPTION:
+                self._end(self._ending_of(_text(first), _text(second), seen))
+            case _Say.CALL_LIMIT:
+                self._end(CallLimit(limit=self._limits.host_calls))
             case _:
-                raise AssertionError("the prelude says nothing else")
-        return False
+                raise UnexpectedTrap(f"an entry of kind {entry.kind} in the outbox")
 
-    def _request(self, request_id: int, kind: Kind, name: str, params: str) -> bool:
+    def _request(self, request_id: int, kind: Kind | None, name: str, params: bytes) -> None:
         assert self._sink is not None, "a guest speaks after it was given a sink"
-        self._calls += 1
-        if self._calls > self._limits.host_calls:
-            self._end(CallLimit(limit=self._limits.host_calls))
-            return self._stop()
-        if len(params) > self._limits.value_bytes or len(params.encode()) > self._limits.value_bytes:
+        if kind is None:
+            raise UnexpectedTrap("a request of no kind")
+        if len(params) > self._limits.value_bytes:
             self._end(self._too_large())
-            return self._stop()
-        self._sink.request(request_id, kind, name, params)
-        if kind is Kind.MUTATION and self._terminal_mutations:
+            return
+        self._sink.request(request_id, kind, name, _text(params))
+        if kind is Kind.MUTATION and self._mutation_ends:
             self.ended = True
-            return self._stop()
+            return
         self._asked.add(request_id)
-        return False
-
-    def _stop(self) -> bool:
-        """Make the engine interrupt the script wherever it is, with a time limit of zero; see `_Fuse`."""
-        for _ in range(2):
-            self._context.set_time_limit(0)
-            try:
-                self._enter("stop")
-            except _quickjs.JSException:
-                # Once in thousands of times the engine interrupts this very call; it will not do so twice.
-                continue
-            break
-        return True
 
     def _log(self, line: str) -> None:
         assert self._sink is not None, "a guest speaks after it was given a sink"
@@ -281,56 +425,79 @@ class Guest:
         if self._log_lines <= self._limits.log_lines:
             self._sink.log(line)
 
-    def _done(self, value: str, is_given: bool) -> None:
-        too_large = len(value.encode()) > self._limits.value_bytes
-        self._end(self._too_large() if too_large else Value(value=value, is_given=is_given))
-
     def _too_large(self) -> SizeLimit:
         limit = self._limits.value_bytes
         return SizeLimit(what="value", limit=limit, message=f"more than {limit} bytes")
 
-    def _fail(self, text: str) -> None:
-        said = msgspec.json.decode(text, type=_Said)
+    def _fail(self, said: _Said, seen: _Seen) -> None:
         stack, place = _author_stack(said.stack)
-        if self._is_spent():
-            self._end(CpuLimit(place=place))
-        elif said.kind == "invalid":
+        if said.kind == "invalid":
             self._end(InvalidValue(path=said.path, message=said.message, place=place))
         elif said.kind == "size":
             limit = self._limits.value_bytes
             self._end(SizeLimit(what="value", limit=limit, path=said.path, message=said.message, place=place))
         else:
             self._end(
-                _engine_limit(said.name, said.message, place)
+                _engine_limit(said.name, said.message, place, seen)
                 or ScriptError(phase=said.phase, name=said.name, message=said.message, stack=stack, place=place)
             )
 
+    def _ending_of(self, text: str, trace: str, seen: _Seen) -> InvocationEnd:
+        """Translate an exception that no code of the prelude has seen: `Name: message`, and its stack."""
+        head = text[: self._limits.error_chars].partition("\n")[0]
+        stack, place = _author_stack(trace[: 4 * self._limits.error_chars])
+        name, colon, message = head.partition(": ")
+        if not colon:
+            name, message = "Error", head
+        return _engine_limit(name, message, place, seen) or ScriptError(
+            phase=self._phase, name=name[:80], message=message, stack=stack, place=place
+        )
+
     def _end(self, ending: InvocationEnd) -> None:
-        """Report the end, once: what the engine raises while it is being stopped comes later and does not count."""
+        """Report the end, once."""
         assert self._sink is not None, "a guest ends after it was given a sink"
         if not self.ended:
             self.ended = True
             self._sink.end(ending)
 
-    def _ending_of(self, text: str, phase: Literal["load", "run"]) -> InvocationEnd:
-        """Translate an exception of the binding: `Name: message`, then a stack."""
-        head, _, rest = text[: 4 * self._limits.error_chars].partition("\n")
-        stack, place = _author_stack(rest)
-        if self._is_spent():
-            return CpuLimit(place=place)
-        name, colon, message = head.partition(": ")
-        if not colon:
-            name, message = "Error", head
-        # The exception is `null` if there was no memory for an error object.
-        if head == "null":
-            return MemoryLimit(place=place)
-        return _engine_limit(name, message, place) or ScriptError(
-            phase=phase, name=name[:80], message=message[: self._limits.error_chars], stack=stack, place=place
-        )
+
+def _outbox(instance: Instance, seen: _Seen, *, is_whole: bool) -> bytes:
+    """A copy of the outbox. After a trap it may be anywhere, and otherwise never outside of the memory."""
+    end = seen.out_at + seen.out_used
+    if end > instance.size and is_whole:
+        raise UnexpectedTrap("an outbox outside of the memory")
+    return bytes(instance.memory[seen.out_at : end])
 
 
-def _engine_limit(name: str, message: str, place: Place | None) -> InvocationEnd | None:
-    if name == "InternalError" and message == "out of memory":
+def _entries(outbox: bytes, *, is_whole: bool) -> Iterator[_Entry]:
+    """The entries of an outbox. After a trap it may be broken off, and otherwise never."""
+    at = 0
+    while at + _ENTRY.size <= len(outbox):
+        kind, number, a, b, c = _ENTRY.unpack_from(outbox, at)
+        first = at + _ENTRY.size
+        second, third, end = first + a, first + a + b, first + a + b + c
+        if end > len(outbox):
+            break
+        yield _Entry(kind, number, (outbox[first:second], outbox[second:third], outbox[third:end]))
+        at = (end + 7) & ~7
+    if is_whole and at != len(outbox):
+        raise UnexpectedTrap("an outbox that is broken off")
+
+
+def _text(data: bytes) -> str:
+    return data.decode("utf-8", "replace")
+
+
+def _decoded(data: bytes) -> _Said:
+    try:
+        return msgspec.json.decode(data, type=_Said)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise UnexpectedTrap(f"an error that the prelude does not write: {error}") from None
+
+
+def _engine_limit(name: str, message: str, place: Place | None, seen: _Seen) -> InvocationEnd | None:
+    # The exception is `null` if there was no memory for an error object.
+    if seen.is_full and message in ("out of memory", "null"):
         return MemoryLimit(place=place)
     if message == "Maximum call stack size exceeded" or (name == "InternalError" and message == "stack overflow"):
         return StackLimit(place=place)

@@ -11,7 +11,7 @@ import msgspec
 from keep_sandbox.checks import check, used_methods, warnings
 from keep_sandbox.declaration import PROBLEMS_SHOWN_MAX, Code, Inspection, Path, Problem
 from keep_sandbox.declaration_checks import RawDeclaration, declared, is_readable, is_sound
-from keep_sandbox.engine import Guest, LogSink
+from keep_sandbox.engine import Guest, LogSink, shared_engine
 from keep_sandbox.handlers import places_of_declaration
 from keep_sandbox.invocation import MethodKind
 from keep_sandbox.limits import TRUSTED_LIMITS, Limits
@@ -46,7 +46,7 @@ def inspect(
     source: str, methods: Mapping[str, MethodKind] | None = None, limits: Limits = TRUSTED_LIMITS
 ) -> Inspection:
     """Inspect a trusted script in this process. `methods` says which connector methods are mutations."""
-    guest = Guest(limits)
+    guest = Guest(shared_engine(), limits)
     ending = _Ending()
     inspect_with(guest, source, methods, limits, ending)
     guest.close()

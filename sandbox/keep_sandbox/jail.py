@@ -82,7 +82,7 @@ def _limit_resources(limits: Limits, invocations: int) -> None:
         (resource.RLIMIT_NOFILE, 0),
     ]
     if sys.platform == "linux":
-        wanted += [(resource.RLIMIT_AS, limits.address_space_bytes), (resource.RLIMIT_NPROC, 0)]
+        wanted += [(resource.RLIMIT_DATA, limits.address_space_bytes), (resource.RLIMIT_NPROC, 0)]
     for kind, most in wanted:
         _, hard = resource.getrlimit(kind)
         value = most if hard == resource.RLIM_INFINITY else min(most, hard)

@@ -10,10 +10,11 @@ import msgspec
 class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Limits of a guest. Times are milliseconds; sizes are bytes of UTF-8 unless the name says otherwise."""
 
-    cpu_soft_ms: int = 250
-    """CPU time of one invocation. The engine stops the script and reports the place."""
-    cpu_hard_ms: int = 575
-    """CPU time of one invocation, enforced by the kernel: it kills what the engine could not stop."""
+    fuel: int = 2_000_000_000
+    """Instructions of one invocation: about a quarter of a second. The engine stops the script and reports the place.
+    Loading the script has as much again. The same script with the same input uses the same fuel on every machine."""
+    cpu_hard_ms: int = 2_000
+    """CPU time of one turn of a script in a worker, enforced by the kernel: for what fuel does not measure."""
     inspect_cpu_ms: int = 4_000
     """CPU time of one `inspect`: parsing and checking a large script takes longer than running it."""
     wall_ms: int = 30_000
@@ -21,8 +22,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     heap_bytes: int = 64 * 1024 * 1024
     address_space_bytes: int = 512 * 1024 * 1024
-    js_stack_bytes: int = 1024 * 1024
-    """About 600 nested calls. A frame takes 1.7 KB, so a quarter of this is too little for honest recursion."""
+    js_stack_bytes: int = 700 * 1024
+    """At most `STACK_BYTES_MAX`."""
 
     value_bytes: int = 1024 * 1024
     value_depth: int = 64
@@ -40,8 +41,12 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """The total size of the frames of a worker in one invocation."""
 
     def __post_init__(self) -> None:
-        if not 0 < self.cpu_soft_ms <= self.cpu_hard_ms:
-            raise ValueError("cpu_soft_ms must be > 0 and <= cpu_hard_ms")
+        if not 0 < self.fuel < 2**62:
+            raise ValueError("fuel must be > 0 and < 2**62")
+        if not 0 < self.js_stack_bytes <= STACK_BYTES_MAX:
+            raise ValueError(f"js_stack_bytes must be > 0 and <= {STACK_BYTES_MAX}")
+        if not 0 < self.heap_bytes <= HEAP_BYTES_MAX:
+            raise ValueError(f"heap_bytes must be > 0 and <= {HEAP_BYTES_MAX}")
         if not 0 < self.script_lines <= SCRIPT_LINES_MAX:
             raise ValueError(f"script_lines must be > 0 and <= {SCRIPT_LINES_MAX}")
         if self.frame_bytes < 2 * self.value_bytes + 65_536:
@@ -52,7 +57,16 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 SCRIPT_LINES_MAX = 20_000
 """The prelude begins after this line: a greater line number is never the author's."""
 
+STACK_BYTES_MAX = 700 * 1024
+"""The guest's memory has a stack of 1 MiB; the rest is for the engine itself."""
+
+HEAP_BYTES_MAX = 72 * 1024 * 1024
+"""The guest's memory has 80 MiB, with the stack and the engine's own data."""
+
+FUEL_PER_MS = 8_000_000
+"""Fuel that a machine of today uses in a millisecond; twice as long where a script allocates much."""
+
 DEFAULT_LIMITS = Limits()
 
-# A trusted script shares the CPU clock with all threads of the host, so this limit only ends an accidental loop.
-TRUSTED_LIMITS = Limits(cpu_soft_ms=10_000, cpu_hard_ms=10_000)
+TRUSTED_LIMITS = DEFAULT_LIMITS
+"""An earlier name: the engine enforces the same limits in every mode."""

@@ -1,19 +1,16 @@
 // The environment of every script, and its only way to the bridge to the host.
 //
-// Evaluated once per context, before the script, and after as many newlines as a script may have lines: so a line
+// Evaluated once, before any script, with line numbers that begin after the last line that a script may have: so a line
 // number tells the author's code from ours. Intrinsics are captured first, because the script may replace all that it
 // can reach. After setup this code uses no `for…of`, spread, destructuring, `async` or method call on a value of the
 // script: each of them consults something that the script may have changed.
 (() => {
   "use strict";
 
-  const bridge = globalThis.__bridge;
-  // A fuse is a Python callable that acts when its last reference is dropped; see `_Fuse` in engine.py.
-  let armFuse = globalThis.__arm_fuse;
-  let stopFuse = globalThis.__stop_fuse;
-  delete globalThis.__bridge;
-  delete globalThis.__arm_fuse;
-  delete globalThis.__stop_fuse;
+  // The functions of the shim. Where a script must not go on, they do not return: the engine stops, and no `catch` or
+  // `finally` runs. `plain` is the fast way to JSON text, and undefined where it cannot say.
+  const { request: ask, log: write, done: endWith, fail: failWith, loaded, plain } = globalThis.__host;
+  delete globalThis.__host;
 
   // --- captured intrinsics ---------------------------------------------------------------------------------------
 
@@ -25,6 +22,7 @@
   const jsonParse = JSON.parse;
   const jsonText = JSON.stringify;
   const slice = String.prototype.slice;
+  const toLowerCase = String.prototype.toLowerCase;
   const indexOf = String.prototype.indexOf;
   const isWellFormed = String.prototype.isWellFormed;
   const toWellFormed = String.prototype.toWellFormed;
@@ -33,6 +31,7 @@
   const RealDate = Date;
   const RealError = Error;
   const RealTypeError = TypeError;
+  const RealRangeError = RangeError;
   const RealMap = Map;
   const RealSet = Set;
   const RealString = String;
@@ -61,6 +60,8 @@
   let now = 0;
   let random = 0;
   let phase = "load";
+  let isTouched = false; // the script looked at the time, drew a number or logged a line while it loaded
+  let namespace = null;
   let lastId = 0;
   let logLines = 0;
   const pending = create(null);
@@ -97,8 +98,13 @@
 
   const cut = (text, length) => (text.length > length ? `${apply(slice, text, [0, length - 1])}…` : text);
 
-  // The engine's own stringify reads each member once; the replacer only checks each value before it is written.
   const textOf = (root, room) => {
+    const text = plain(root, room, limits.value_depth);
+    return text === undefined ? checkedText(root, room) : text;
+  };
+
+  // The engine's own stringify reads each member once; the replacer only checks each value before it is written.
+  const checkedText = (root, room) => {
     const trail = { __proto__: null, depth: -1, holders: [], keys: [] };
     let left = room;
     const given = getOwnPropertyDescriptor(RealDate.prototype, "toJSON");
@@ -216,7 +222,7 @@
       said.path = known.path;
       said.message = known.why;
     }
-    bridge("fail", jsonText(said));
+    failWith(jsonText(said));
   };
 
   const done = (value) => {
@@ -227,7 +233,7 @@
       return fail(error);
     }
     // JSON has no `undefined`, so a flag says if the handler returned a value.
-    bridge("done", text, value !== undefined);
+    endWith(text, value !== undefined);
   };
 
   // --- requests to the host ----------------------------------------------------------------------------------------
@@ -237,8 +243,7 @@
     const promise = new RealPromise((resolve) => {
       pending[id] = resolve;
     });
-    // True: the script ends here. The engine interrupts it, and no `catch` or `finally` runs.
-    if (bridge("request", id, kind, name, params)) for (;;);
+    ask(id, kind, name, params);
     return promise;
   };
 
@@ -387,52 +392,62 @@
   const member = (owner, name) =>
     owner !== null && typeof owner === "object" && apply(hasOwn, owner, [name]) ? owner[name] : undefined;
 
-  const start = (address, args) => {
-    const path = jsonParse(address);
-    const given = jsonParse(args);
+  const instant = (limitsText, nowMs, seed) => {
+    if (limitsText !== "") limits = jsonParse(limitsText);
+    now = nowMs;
+    random = seed;
+  };
+
+  // Import the script, which the shim has evaluated, and keep its exports. Its image is taken here.
+  const load = () => {
     then(
       import("<input>"),
-      (namespace) => {
-        let owner;
-        let handler;
-        try {
-          const group = member(workflowOf(namespace), path[0]);
-          owner = member(group, path[1]);
-          handler = path.length === 3 ? member(owner, path[2]) : owner;
-          if (path.length === 2 && typeof handler !== "function") handler = member(owner, "handler");
-          else if (path.length === 2) owner = group;
-          if (typeof handler !== "function") {
-            const phaseName = path.length === 3 ? `.${path[2]}` : "";
-            throw missing(`the script has no handler ${path[0]}.${path[1]}${phaseName}`);
-          }
-        } catch (error) {
-          return fail(error);
-        }
-        phase = "run";
-        const all = [ctx];
-        for (let i = 0; i < given.length; i++) all[i + 1] = given[i];
-        then(settled(() => apply(handler, owner, all)), finish, fail);
+      (found) => {
+        namespace = found;
+        loaded();
       },
       fail,
     );
   };
 
+  const start = (capabilities, address, args) => {
+    const given = jsonParse(capabilities);
+    ctx = buildContext(given);
+    // There are no items where a mutation ends the script.
+    opensItems = !given.mutation_is_terminal;
+    const path = jsonParse(address);
+    const rest = jsonParse(args);
+    let owner;
+    let handler;
+    try {
+      const group = member(workflowOf(namespace), path[0]);
+      owner = member(group, path[1]);
+      handler = path.length === 3 ? member(owner, path[2]) : owner;
+      if (path.length === 2 && typeof handler !== "function") handler = member(owner, "handler");
+      else if (path.length === 2) owner = group;
+      if (typeof handler !== "function") {
+        const phaseName = path.length === 3 ? `.${path[2]}` : "";
+        throw missing(`the script has no handler ${path[0]}.${path[1]}${phaseName}`);
+      }
+    } catch (error) {
+      return fail(error);
+    }
+    phase = "run";
+    const all = [ctx];
+    for (let i = 0; i < rest.length; i++) all[i + 1] = rest[i];
+    then(settled(() => apply(handler, owner, all)), finish, fail);
+  };
+
   // For `inspect`: read the declaration with the function of declare.js.
   const declare = (describe) => {
-    then(
-      import("<input>"),
-      (namespace) => {
-        let found;
-        try {
-          const tools = { __proto__: null, member, textOf, jsonParse, objectKeys, isArray, create };
-          found = describe(workflowOf(namespace), tools);
-        } catch (error) {
-          return fail(error);
-        }
-        done(found);
-      },
-      fail,
-    );
+    let found;
+    try {
+      const tools = { __proto__: null, member, textOf, jsonParse, objectKeys, isArray, create };
+      found = describe(workflowOf(namespace), tools);
+    } catch (error) {
+      return fail(error);
+    }
+    done(found);
   };
 
   // --- globals for the script --------------------------------------------------------------------------------------
@@ -454,13 +469,14 @@
   };
 
   const log = (...values) => {
+    isTouched = true;
     if (logLines >= limits.log_lines) return;
     logLines++;
     let line = "";
     for (let i = 0; i < values.length && line.length < limits.log_line_chars; i++) {
       line += i === 0 ? shown(values[i]) : ` ${shown(values[i])}`;
     }
-    bridge("log", jsonText(apply(toWellFormed, cut(line, limits.log_line_chars), [])));
+    write(apply(toWellFormed, cut(line, limits.log_line_chars), []));
   };
   freeze(log);
   setGlobal("console", freeze({ __proto__: null, log, info: log, warn: log, error: log, debug: log }));
@@ -476,11 +492,14 @@
   });
 
   // The time stands still during an invocation: a script cannot measure time, and a rerun sees the same time.
+  const dateNow = () => {
+    isTouched = true;
+    return now;
+  };
   function KeepDate(...args) {
-    if (new.target === undefined) return new RealDate(now).toString();
-    return construct(RealDate, args.length === 0 ? [now] : args, new.target);
+    if (new.target === undefined) return new RealDate(dateNow()).toString();
+    return construct(RealDate, args.length === 0 ? [dateNow()] : args, new.target);
   }
-  const dateNow = () => now;
   defineProperty(KeepDate, "name", { __proto__: null, value: "Date" });
   defineProperty(KeepDate, "length", { __proto__: null, value: 7 });
   defineProperty(KeepDate, "prototype", { __proto__: null, value: RealDate.prototype, writable: false });
@@ -490,8 +509,34 @@
   defineProperty(RealDate.prototype, "constructor", replaceable(KeepDate));
   setGlobal("Date", KeepDate);
 
+  // The engine knows no time zone but UTC. It would answer in UTC whatever zone it was asked for.
+  const universal = ["utc", "gmt", "etc/utc", "etc/gmt", "etc/uct", "uct", "z", "zulu", "etc/zulu", "universal"];
+  const refuseZone = (name, options) => {
+    const zone = options === undefined || options === null ? undefined : options.timeZone;
+    if (zone === undefined) return;
+    const asked = apply(toLowerCase, RealString(zone), []);
+    for (let i = 0; i < universal.length; i++) if (universal[i] === asked) return;
+    throw new RealRangeError(
+      `Date.prototype.${name}: the time zone ${jsonText(cut(word(RealString(zone)), 80))} is not known here; ` +
+        "scripts know UTC only. Add the offset yourself, or ask a connector",
+    );
+  };
+  const localised = ["toLocaleString", "toLocaleDateString", "toLocaleTimeString"];
+  for (let i = 0; i < localised.length; i++) {
+    const name = localised[i];
+    const inUtc = RealDate.prototype[name];
+    const { [name]: checked } = {
+      [name](locales, options) {
+        refuseZone(name, options);
+        return apply(inUtc, this, []);
+      },
+    };
+    defineProperty(RealDate.prototype, name, replaceable(checked));
+  }
+
   // mulberry32: small, and good enough for anything but secrets.
   const seededRandom = () => {
+    isTouched = true;
     random = (random + 0x6d2b79f5) | 0;
     let t = imul(random ^ (random >>> 15), 1 | random);
     t = (t + imul(t ^ (t >>> 7), 61 | t)) ^ t;
@@ -564,32 +609,24 @@
 
   // --- the entry point, for the engine only ------------------------------------------------------------------------
 
-  return (what, a, b) => {
+  return (what, a, b, c) => {
     switch (what) {
-      case "configure": {
-        const given = jsonParse(a);
-        limits = given.limits;
-        now = given.now_ms;
-        random = given.seed | 0;
-        ctx = buildContext(given.capabilities);
-        // There are no items where a mutation ends the script.
-        opensItems = !given.capabilities.mutation_is_terminal;
-        return;
-      }
-      case "arm":
-        armFuse = null;
-        return;
-      case "stop":
-        stopFuse = null;
-        return;
+      case "instant":
+        return instant(a, b, c);
+      case "load":
+        return load();
+      case "touched":
+        return isTouched ? 1 : 0;
       case "start":
-        return start(a, b);
+        return start(a, b, c);
       case "declare":
         return declare(a);
       case "settle":
         return settle(a, b);
       case "stuck":
         return stuck();
+      case "where":
+        return fail(new RealError());
     }
   };
 })();

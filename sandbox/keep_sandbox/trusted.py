@@ -1,15 +1,18 @@
 """Run a script in the host's own process, for trusted scripts and for simulation.
 
-There is no security boundary: a script can hang or crash the host. It is never a fallback, but must be chosen. It is
-deterministic: the same invocation and the same answers give the same trace.
+WebAssembly is the only wall: a script that breaks through it is in the host. So this mode is never a fallback, but must
+be chosen. It is deterministic: the same invocation and the same answers give the same trace.
 """
 
+import logging
 from collections import deque
+from collections.abc import Callable
 
-from keep_sandbox.engine import Guest
+from keep_sandbox.engine import Guest, UnexpectedTrap, shared_engine
 from keep_sandbox.invocation import Invocation
 from keep_sandbox.limits import TRUSTED_LIMITS, Limits
 from keep_sandbox.outcomes import (
+    EngineCrash,
     InvocationEnd,
     IssuedMutation,
     Kind,
@@ -17,6 +20,8 @@ from keep_sandbox.outcomes import (
     Refused,
     Request,
 )
+
+logger = logging.getLogger(__name__)
 
 
 class TrustedCall:
@@ -27,14 +32,14 @@ class TrustedCall:
         self._invocation = invocation
         self._outcomes: deque[Outcome] = deque()
         self._limits = limits
-        # Made in `next`, where the script runs: it takes too long for a caller on an event loop.
+        # Made in `next`, where the script runs: the first one takes too long for a caller on an event loop.
         self._guest: Guest | None = None
 
     def next(self) -> Outcome:
         """Return the next request of the script, or its end. Blocks while the script runs."""
         if self._guest is None:
-            self._guest = Guest(self._limits)
-            self._guest.run(self._invocation, self)
+            self._guest = guest = Guest(shared_engine(), self._limits)
+            self._guarded(lambda: guest.run(self._invocation, self))
         assert self._outcomes, "the script waits for an answer, or has ended"
         outcome = self._outcomes.popleft()
         if not isinstance(outcome, Request):
@@ -43,8 +48,9 @@ class TrustedCall:
 
     def answer(self, request_id: int, value: str) -> None:
         """Give a request its answer, as JSON text, and let the script go on."""
-        assert self._guest is not None, "a request comes before its answer"
-        self._guest.answer(request_id, value)
+        guest = self._guest
+        assert guest is not None, "a request comes before its answer"
+        self._guarded(lambda: guest.answer(request_id, value))
 
     def refuse(self, reason: str) -> Refused:
         """End the invocation. The script is not told."""
@@ -52,6 +58,13 @@ class TrustedCall:
         if self._guest is not None:
             self._guest.close()
         return Refused(reason=reason)
+
+    def _guarded(self, step: Callable[[], None]) -> None:
+        try:
+            step()
+        except UnexpectedTrap as trap:
+            logger.error("sandbox: an unexpected trap in a script that counts as trusted: %s", trap)
+            self._outcomes.append(EngineCrash(signal=0))
 
     # The sink of the guest.
 

@@ -10,7 +10,7 @@ import signal
 from typing import assert_never
 
 from keep_sandbox import jail
-from keep_sandbox.engine import Guest
+from keep_sandbox.engine import Engine, Guest, UnexpectedTrap
 from keep_sandbox.inspect import inspect_with
 from keep_sandbox.limits import Limits
 from keep_sandbox.outcomes import EXIT_MEMORY, InvocationEnd, Kind
@@ -32,20 +32,23 @@ from keep_sandbox.protocol import (
 
 EXIT_FAILED = 82
 EXIT_NO_JAIL = 83
+EXIT_TRAP = 84
 _READ_BYTES = 1 << 16
 
 
-def serve(descriptor: int, guest: Guest, limits: Limits, mode: jail.Mode, parent: int, invocations: int) -> None:
+def serve(descriptor: int, engine: Engine, limits: Limits, mode: jail.Mode, parent: int, invocations: int) -> None:
     """Run as the forked child. Never returns: the stack above is the zygote's."""
     code = EXIT_NO_JAIL
     try:
         socket = jail.close_all_but(descriptor)
         jail.enter(mode, limits, parent=parent, invocations=invocations)
         code = EXIT_FAILED
-        _Worker(socket, guest, limits).run()
+        _Worker(socket, engine, limits).run()
         code = 0
     except MemoryError:
         code = EXIT_MEMORY
+    except UnexpectedTrap:
+        code = EXIT_TRAP
     except BrokenPipeError:
         code = 0  # the host has ended, or closed this worker
     finally:
@@ -55,10 +58,11 @@ def serve(descriptor: int, guest: Guest, limits: Limits, mode: jail.Mode, parent
 class _Worker:
     """Also the sink of its guest: output is written at once, so that it is not lost if the script crashes."""
 
-    def __init__(self, socket: int, guest: Guest, limits: Limits) -> None:
+    def __init__(self, socket: int, engine: Engine, limits: Limits) -> None:
         self._socket = socket
         self._limits = limits
-        self._guest = guest
+        self._engine = engine
+        self._guest = Guest(engine, limits)
         self._is_running = False
         self._call = 0
         self._reader = FrameReader(to_worker, limits.invocation_bytes)
@@ -78,7 +82,8 @@ class _Worker:
         match frame:
             case RunFrame():
                 self._begin(frame.call, frame.limits.cpu_hard_ms)
-                self._guest.run(frame.invocation, self, frame.limits)
+                self._guest = Guest(self._engine, frame.limits)
+                self._guest.run(frame.invocation, self)
             case Inspect():
                 self._begin(frame.call, self._limits.inspect_cpu_ms)
                 inspect_with(self._guest, frame.source, frame.methods, self._limits, self)
@@ -105,9 +110,7 @@ class _Worker:
         self._guest.close()
         self._is_running = False
         self._write(encode(Idle(self._call)))
-        # Make the next context now, while no invocation waits for it.
-        signal.setitimer(signal.ITIMER_PROF, self._limits.cpu_hard_ms / 1000)
-        self._guest = Guest(self._limits)
+        self._guest = Guest(self._engine, self._limits)
         if self._call % 32 == 0:
             gc.collect()
         signal.setitimer(signal.ITIMER_PROF, 0)

@@ -15,7 +15,7 @@ from typing import NoReturn
 import msgspec
 
 from keep_sandbox import jail
-from keep_sandbox.engine import Guest, check_installation
+from keep_sandbox.engine import Engine
 from keep_sandbox.limits import Limits
 from keep_sandbox.protocol import Exited, FrameReader, Kill, Spawn, Spawned, StartedFrame, encode, to_zygote
 from keep_sandbox.worker import serve
@@ -37,14 +37,14 @@ class ZygoteOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
 
 class _Zygote:
-    def __init__(self, options: ZygoteOptions) -> None:
+    def __init__(self, options: ZygoteOptions, machine_code: bytes) -> None:
         self._options = options
         self._control = socket.socket(fileno=options.control)
         self._reader = FrameReader(to_zygote, _FRAME_BYTES_MAX)
         self._descriptors: list[int] = []
         self._workers: dict[int, int] = {}  # process id → serial
-        # Each child inherits this guest, so that its first context is ready when it starts.
-        self._guest = Guest(options.limits)
+        # Each child inherits the engine, with the image of the prelude.
+        self._engine = Engine(machine_code)
 
     def run(self) -> None:
         """Serve until the host has ended."""
@@ -110,7 +110,7 @@ class _Zygote:
         if pid == 0:
             signal.set_wakeup_fd(-1)
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-            serve(descriptor, self._guest, options.limits, options.mode, parent, options.invocations)
+            serve(descriptor, self._engine, options.limits, options.mode, parent, options.invocations)
         os.close(descriptor)
         self._workers[pid] = serial
         self._send(encode(Spawned(serial, pid)))
@@ -143,10 +143,12 @@ def _drain(descriptor: int) -> None:
 def main() -> NoReturn:
     """Run as a zygote with the options of the command line."""
     options = msgspec.json.decode(sys.argv[1], type=ZygoteOptions)
-    check_installation()
     # Ctrl-C in the terminal is for the host to handle.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    zygote = _Zygote(options)
+    machine_code = sys.stdin.buffer.read()
+    if os.getppid() != options.host:
+        os._exit(0)  # the host was killed while this process started: that may not be all of the code
+    zygote = _Zygote(options, machine_code)
     try:
         zygote.run()
     except BrokenPipeError:

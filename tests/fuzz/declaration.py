@@ -15,7 +15,7 @@ from keep_sandbox.names import HANDLERS_MAX, TOPICS_MAX, unfit_name
 from tests.fuzz.json_texts import json_texts, object_of
 from tests.fuzz.target import Target
 
-LIMITS = Limits(cpu_soft_ms=5_000, cpu_hard_ms=5_000)
+LIMITS = Limits(fuel=40_000_000_000, cpu_hard_ms=5_000)
 NOW = 1_700_000_000_000
 
 names = st.sampled_from(

@@ -11,7 +11,7 @@ from tests.fuzz.json_texts import json_texts
 from tests.fuzz.target import Target
 from tests.sandbox.world import prepare, trusted
 
-LIMITS = Limits(cpu_soft_ms=5_000, cpu_hard_ms=5_000)
+LIMITS = Limits(fuel=40_000_000_000, cpu_hard_ms=5_000)
 
 
 def check(text: str) -> None:

@@ -216,7 +216,7 @@ def named(rest: str) -> str:
     ],
 )
 def test_what_is_wrong_with_a_declaration_is_found(source: str, code: Code) -> None:
-    inspection = inspect(source, limits=Limits(cpu_soft_ms=100))
+    inspection = inspect(source, limits=Limits(fuel=800_000_000))
     assert [problem.code for problem in inspection.problems] == [code]
 
 

@@ -23,7 +23,7 @@ from tests.sandbox.world import drive, needs_jail, prepare, run
 
 pytestmark = [pytest.mark.anyio, needs_jail]
 
-PATIENT = Limits(cpu_soft_ms=20_000, cpu_hard_ms=20_000)
+PATIENT = Limits(fuel=160_000_000_000, cpu_hard_ms=20_000)
 FINE = Value(value="2")
 HEALTHY = prepare("return (await ctx.gmail.search({})).length")
 
@@ -292,7 +292,7 @@ async def test_of_too_many_idle_workers_the_longest_idle_goes_first() -> None:
 
 @pytest.mark.parametrize("body", ["for(;;);", "const f=()=>f(); f()", "for(;;) ctx.gmail.search({})"])
 async def test_a_worker_is_not_used_again_after_a_limit(body: str) -> None:
-    async with SandboxPool.open(limits=Limits(cpu_soft_ms=30)) as pool:
+    async with SandboxPool.open(limits=Limits(fuel=240_000_000)) as pool:
         async with pool.invoke("w", prepare(body)) as call:
             while isinstance(await call.next(), Request):
                 pass
@@ -355,13 +355,13 @@ async def test_more_invocations_than_are_allowed_at_a_time_wait_their_turn() -> 
 async def test_an_invocation_may_have_limits_of_its_own() -> None:
     async with SandboxPool.open() as pool:
         for limits, body, expected in [
-            (Limits(cpu_soft_ms=1_000, cpu_hard_ms=1_500), "for(let i=0;i<1.5e7;i++); return 1", "Value"),
-            (Limits(cpu_soft_ms=20), "for(let i=0;i<1.5e7;i++); return 1", "CpuLimit"),
+            (Limits(fuel=8_000_000_000), "for(let i=0;i<1.5e7;i++); return 1", "Value"),
+            (Limits(fuel=160_000_000), "for(let i=0;i<1.5e7;i++); return 1", "CpuLimit"),
             (Limits(host_calls=1), "await ctx.gmail.search({}); await ctx.gmail.search({})", "CallLimit"),
             (Limits(value_bytes=100), "return 'x'.repeat(100)", "SizeLimit"),
             (Limits(heap_bytes=2_000_000), "return new Array(1e6).fill(1).length", "MemoryLimit"),
-            (Limits(js_stack_bytes=100_000), "const f=(n)=>n&&f(n-1); f(200); return 1", "StackLimit"),
-            (None, "const f=(n)=>n&&f(n-1); f(200); return new Array(1e6).fill(1).length", "Value"),
+            (Limits(js_stack_bytes=100_000), "const f=(n)=>n&&f(n-1); f(1000); return 1", "StackLimit"),
+            (None, "const f=(n)=>n&&f(n-1); f(1000); return new Array(1e6).fill(1).length", "Value"),
         ]:
             async with pool.invoke("w", prepare(body), limits) as call:
                 assert type(await drive(call)).__name__ == expected
