@@ -1,0 +1,1 @@
+"""The native engine, as an oracle: the same prelude and the same scripts must come to the same outcome in both."""
