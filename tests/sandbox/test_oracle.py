@@ -20,7 +20,7 @@ SCRIPTS = [
 DIFFERENT = {"mem-exception-null": "shows what the script catches when memory runs out, where the engines are free"}
 """Scripts that end differently, and why."""
 ENDS_BY_ITSELF = (Value, ScriptError, InvalidValue, Deadlock)
-"""Hostile scripts that the oracle can be given: it has no limit on CPU, another heap, and cannot stop a script inside."""
+"""Hostile scripts that the oracle can be given: it has no limit on CPU, and cannot stop a script inside."""
 
 
 def native(given: Invocation) -> Trace:

@@ -1,20 +1,14 @@
-"""Scripts of a simulation: made by a seed from a small grammar, written as JavaScript, and understood without it.
+"""Scripts of a simulation: made by a seed from a small grammar, and written as JavaScript.
 
-A spec travels in the first line of its source, so that the stand-in for the sandbox can do what the script says. A
-test runs both and compares: every request, every result, byte for byte.
+A spec travels in the first line of its source, so that the oracle knows what the script should do.
 """
 
 import json
 import random
-from collections.abc import Generator
-from datetime import UTC, datetime
 from functools import lru_cache
-from typing import Any, Final, TypeAlias
+from typing import Final
 
 import msgspec
-
-from keep_sandbox.declaration import Consumer as DeclaredConsumer
-from keep_sandbox.declaration import Declaration, Schedule, Scheduled
 
 HEAD: Final = "// spec: "
 LATER: Final = 150_000
@@ -116,35 +110,6 @@ def spec_of(source: str) -> Spec:
     return msgspec.json.decode(source.partition("\n")[0].removeprefix(HEAD), type=Spec)
 
 
-def declaration(spec: Spec) -> Declaration:
-    """What inspecting the source finds."""
-    producers = {"poll": Scheduled(schedule=Schedule(interval=f"{spec.poll_minutes}m"))} if spec.poll_minutes else {}
-    consumers = {
-        each.name: DeclaredConsumer(
-            subscribe=[each.topic],
-            prepare=True,
-            mutate=bool(each.method or each.throws == "mutate"),
-            next=each.has_next,
-            ordering_key="k" if each.ordered else None,
-        )
-        for each in spec.consumers
-    }
-    jobs = {spec.job.name: Scheduled(schedule=Schedule(interval="20m"))} if spec.job else {}
-    return Declaration(name=spec.name, topics=list(spec.topics), producers=producers, consumers=consumers, jobs=jobs)
-
-
-def uses(spec: Spec) -> list[str]:
-    """The connector methods that it names, sorted."""
-    found = {f"shop.{each.method}" for each in spec.consumers if each.method}
-    found |= {"shop.look" for each in spec.consumers if each.reads}
-    found |= {"shop.feed"} if spec.poll_minutes else set()
-    found |= {"shop.chores", *(f"shop.{method}" for method in spec.job.methods)} if spec.job else set()
-    return sorted(found)
-
-
-# As JavaScript.
-
-
 @lru_cache(maxsize=4096)
 def source(spec: Spec) -> str:
     """The script."""
@@ -243,114 +208,3 @@ def _job_text(spec: Spec, job: Job) -> str:
       }});
     return {{ done: chores.length, times: (state?.times ?? 0) + 1 }};
   }}"""
-
-
-# As Python.
-
-Asking: TypeAlias = tuple[str, str, Any]
-"""Kind, name and parameters of a request."""
-Steps: TypeAlias = Generator[Asking, Any, Any]
-"""A handler: asks, is answered, returns."""
-
-
-class Poison(Exception):
-    """What a script throws."""
-
-
-def handler(spec: Spec, address: list[str], args: list[Any], now_ms: int) -> Steps:
-    """The same handler, as a generator."""
-    if address[0] == "producers":
-        return _poll(spec, args[0] if args else None)
-    if address[0] == "jobs":
-        assert spec.job is not None, "a job that is called is declared"
-        return _sweep(spec, spec.job, args[0] if args else None)
-    consumer = next(each for each in spec.consumers if each.name == address[1])
-    match address[2]:
-        case "prepare":
-            return _prepare(consumer, args[0] if args else None, now_ms)
-        case "mutate":
-            return _mutate(spec, consumer, args[0]["data"])
-        case _:
-            return _next(consumer, args[0]["data"], args[1])
-
-
-def _poll(spec: Spec, state: Any) -> Steps:
-    after = state["after"] if state is not None else 0
-    feed = yield "read", "shop.feed", {"flow": spec.name, "after": after}
-    for each in feed:
-        payload = {"n": each["n"], "poison": each["poison"], "k": each["k"]}
-        event = {"messageId": each["id"], "title": f"Order {each['id']}", "payload": payload}
-        yield "publish", "publish", {"topic": "t0", "event": event}
-    return {"after": feed[-1]["n"] if feed else after, "times": _times(state) + 1}
-
-
-def _times(state: Any) -> int:
-    """How often the handler has committed, by its own count: a state that is lost, or kept twice, shows in it."""
-    return state["times"] if state is not None else 0
-
-
-def _prepare(each: Consumer, state: Any, now_ms: int) -> Steps:
-    if each.reads:
-        yield "read", "shop.look", {"query": each.name}
-    found = yield "peek", "peek", {"topic": each.topic, "options": {"limit": each.batch}}
-    times = _times(state)
-    nothing: dict[str, Any] = {"reservations": [], "data": {"ids": [], "n": 0, "poison": False, "times": times}}
-    if each.wakes or each.greedy:
-        nothing["wakeAt"] = _iso(now_ms + LATER)
-    if not found:
-        return nothing
-    if each.greedy and len(found) < each.batch and now_ms < _instant(found[0]["createdAt"]) + LATER:
-        return nothing
-    ids = [event["messageId"] for event in found]
-    poison = any(event["payload"]["poison"] for event in found)
-    if poison and each.throws == "prepare":
-        raise Poison
-    n, k = found[0]["payload"]["n"], found[0]["payload"]["k"]
-    data = {"ids": ids, "n": n, "poison": poison, "times": times, "k": k}
-    return {"reservations": [{"topic": each.topic, "ids": ids}], "data": data}
-
-
-def _mutate(spec: Spec, each: Consumer, data: Any) -> Steps:
-    if data["poison"] and each.throws == "mutate":
-        raise Poison
-    if each.spares and data["n"] % each.spares == 0:
-        return None
-    if each.method:
-        yield "mutation", f"shop.{each.method}", {"flow": spec.name, "by": each.name, "ids": data["ids"]}
-    return None
-
-
-def _next(each: Consumer, data: Any, result: Any) -> Steps:
-    if data["poison"] and each.throws == "next":
-        raise Poison
-    told = result["status"]
-    got = result["result"]["id"] if told == "applied" else ""
-    for message_id in data["ids"]:
-        payload = {"n": data["n"], "poison": data["poison"], "k": data["k"], "told": told, "got": got}
-        event = {"messageId": f"{each.name}:{message_id}", "title": f"After {message_id}", "payload": payload}
-        yield "publish", "publish", {"topic": each.to, "event": event}
-    return {"ids": data["ids"], "told": told, "got": got, "times": data["times"] + 1}
-
-
-def _sweep(spec: Spec, job: Job, state: Any) -> Steps:
-    chores = yield "read", "shop.chores", {"flow": spec.name}
-    for chore in chores:
-        opened = yield "item_open", "withItem", {"id": chore, "title": f"Chore {chore}"}
-        if not opened["isDone"]:
-            for method in job.methods:
-                params = {"flow": spec.name, "by": job.name, "ids": [chore], "words": job.words}
-                yield "mutation", f"shop.{method}", params
-            if job.publishes:
-                payload = {"n": 1, "poison": False, "k": "a"}
-                event = {"messageId": f"{job.name}:{chore}", "title": f"Done {chore}", "payload": payload}
-                yield "publish", "publish", {"topic": "t0", "event": event}
-        yield "item_close", "withItem", {"id": chore}
-    return {"done": len(chores), "times": _times(state) + 1}
-
-
-def _iso(at_ms: int) -> str:
-    return datetime.fromtimestamp(at_ms / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-
-
-def _instant(text: str) -> int:
-    return round(datetime.fromisoformat(text).timestamp() * 1000)

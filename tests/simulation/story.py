@@ -16,26 +16,22 @@ from keep_actors import Grant, Keep
 from keep_actors.connectors import Catalog
 from keep_actors.host.fault_points import Point
 from keep_actors.kernel import ActorError, Escalated, RestartPolicy
-from keep_actors.sandbox_pool import SandboxPool
-from keep_actors.sandbox_pool.policy import PoolPolicy
 from keep_actors.testing import Effect, LoopTime, Outside, run_seeded
-from keep_actors.testing.life import Here
 from keep_actors.testing.process import Process
 from keep_actors.testing.seeded import START
-from keep_sandbox.limits import TRUSTED_LIMITS
 from keep_storage.errors import StorageUnavailable
 from keep_storage.ids import IdKind, Ids
 from keep_storage.model import Workflow, WorkflowStatus
 from keep_storage.operations import Operation
 from tests.simulation import scripts, weather
 from tests.simulation.disk import Disk, DiskOfAProcess
+from tests.simulation.frail import FrailPool
 from tests.simulation.mender import Mender
 from tests.simulation.oracle import Oracle
 from tests.simulation.pager import Pagers
 from tests.simulation.people import People, asking
 from tests.simulation.shell import ControlSocket, Shell
 from tests.simulation.shop import SETTLE_MS, TIMEOUT_MS, Moods, Order, fake_shop
-from tests.simulation.standin import StandInPool
 from tests.simulation.trace import Figures, Trace
 from tests.simulation.weather import Climate, Storm, Struck
 
@@ -309,7 +305,7 @@ class Story:
         return Process(
             DiskOfAProcess(self._disk),
             self._catalog,
-            self._engine if self.climate.engine else lambda here: StandInPool(here, self._storm.worker),
+            lambda here: FrailPool(here, self._storm.worker),
             time=self.time,
             rng=self._rng,
             policy=self._policy,
@@ -333,9 +329,6 @@ class Story:
             self._hurries -= 1
             self._tasks.start_soon(self.people.do, rushed, self.keep, random.Random(self._haste.getrandbits(64)))
         self._storm.reach(point, whose)
-
-    def _engine(self, here: Here) -> SandboxPool:
-        return SandboxPool("thread", TRUSTED_LIMITS, PoolPolicy(), here)
 
     def _turn(self) -> int:
         self._turns += 1

@@ -12,7 +12,7 @@ import pytest
 
 from keep_actors.connectors import Catalog
 from keep_sandbox.inspect import inspect
-from tests.simulation import scripts, standin, weather
+from tests.simulation import scripts, weather
 from tests.simulation.many import some
 from tests.simulation.report import figures
 from tests.simulation.report import story as shown
@@ -73,23 +73,12 @@ def test_a_seed_tells_the_same_story_in_every_process(seed: int) -> None:
     assert said == {hashlib.sha256("\n".join(tell(seed).trace).encode()).hexdigest()}
 
 
-@pytest.mark.parametrize("seed", [0, 2, 7, 24])
-def test_the_stand_in_and_the_engine_tell_the_same_story(seed: int) -> None:
-    usual = msgspec.structs.replace(weather.climate(seed), worker_deaths=False)
-    told, by_the_engine = tell(seed, usual), tell(seed, msgspec.structs.replace(usual, engine=True))
-    assert len(told.trace) > 10
-    assert told.trace == by_the_engine.trace
-
-
 @pytest.mark.parametrize("seed", range(20))
-def test_the_stand_in_finds_in_a_script_what_inspection_finds(seed: int) -> None:
+def test_made_scripts_have_no_problems(seed: int) -> None:
     rng = random.Random(seed)
     spec = scripts.make(rng, f"flow {seed}")
     source = scripts.source(scripts.changed(rng, spec, mended=False))
-    found, stood_in = inspect(source, Catalog([Shop()]).kinds()), standin.inspection(source)
-    assert found.problems == []
-    assert found.declaration == stood_in.declaration
-    assert sorted({use.name for use in found.uses}) == [use.name for use in stood_in.uses]
+    assert inspect(source, Catalog([Shop()]).kinds()).problems == []
 
 
 def test_the_command_prints_a_story_in_fixed_columns() -> None:

@@ -59,8 +59,6 @@ class Climate(msgspec.Struct, frozen=True):
     unknown: str = "pause"
     revokes: bool = False
     """Permissions are taken back, and given again."""
-    engine: bool = False
-    """Scripts run in the real engine."""
     notices: bool = False
     """Sinks are told when something needs a person."""
     shell: float = 0.0
