@@ -151,5 +151,5 @@ def _sandbox() -> PoolMode:
     try:
         check_available("jailed")
     except JailUnavailable:
-        return "weak"
+        return "wasm"
     return "jailed"

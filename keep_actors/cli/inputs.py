@@ -14,7 +14,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 sandbox_option = click.option(
     "--sandbox",
-    type=click.Choice(["jailed", "weak", "thread"]),
+    type=click.Choice(["jailed", "wasm", "thread"]),
     default="jailed",
     show_default=True,
     help="Only `jailed` is for scripts that are not trusted.",

@@ -31,6 +31,7 @@ from keep_actors.control.place import ControlUnavailable
 from keep_actors.kernel import ActorError
 from keep_actors.permissions import PermissionsNeeded
 from keep_actors.sandbox_pool import SandboxUnavailable
+from keep_actors.sandbox_pool.policy import Sharing
 from keep_actors.sandbox_pool.pool import PoolMode
 from keep_sandbox import EngineUnsuitable, JailUnavailable
 from keep_sandbox.names import unfit_name
@@ -99,6 +100,13 @@ def _fit(_: click.Context, __: click.Parameter, name: str | None) -> str | None:
 @json_option
 @sandbox_option
 @click.option(
+    "--sharing",
+    type=click.Choice(["owner", "all", "none"]),
+    default="owner",
+    show_default=True,
+    help="The workflows that may share a process of the sandbox: those of one owner, all or none.",
+)
+@click.option(
     "--control/--no-control",
     default=True,
     show_default=True,
@@ -120,6 +128,7 @@ def run(
     once: bool,
     as_json: bool,
     sandbox: PoolMode,
+    sharing: Sharing,
     control: bool,
 ) -> None:
     """Deploy scripts into a database and run what is in it.
@@ -170,7 +179,7 @@ def run(
             drop=drop,
             move=move,
         )
-        waiting = anyio.run(_run, deploy, db, connectors, once, as_line, sandbox, control)
+        waiting = anyio.run(_run, deploy, db, connectors, once, as_line, sandbox, sharing, control)
     except (ConnectorLoadError, ConnectorDefinitionError) as error:
         raise click.UsageError(str(error)) from None
     except (_Ended, *_REFUSALS) as error:
@@ -187,6 +196,7 @@ async def _run(
     once: bool,
     as_line: Callable[[JournalEntry], str],
     sandbox: PoolMode,
+    sharing: Sharing,
     control: bool,
 ) -> list[str]:
     """Run until told to end. Returns what waits for a person, if this was to be done `once`."""
@@ -198,7 +208,9 @@ async def _run(
     async with anyio.create_task_group() as tasks:
         await tasks.start(_listen, work)
         try:
-            async with keep_actors.open(db, connectors=connectors, sandbox=sandbox, control=control) as keep:
+            async with keep_actors.open(
+                db, connectors=connectors, sandbox=sandbox, sharing=sharing, control=control
+            ) as keep:
                 tasks.start_soon(shown.follow, keep, work)
                 with work:
                     await deploy(keep)

@@ -42,4 +42,4 @@ async def live(folder: Path, pace_s: float, mode: PoolMode, *weaker: PoolMode) -
 
 
 if __name__ == "__main__":
-    anyio.run(live, Path(sys.argv[1]), float(sys.argv[2]), "jailed", "weak", "thread")
+    anyio.run(live, Path(sys.argv[1]), float(sys.argv[2]), "jailed", "wasm", "thread")

@@ -220,7 +220,7 @@ class RunDriver:
             seed=host.rng.getrandbits(32),
         )
         host.reach(Point.INVOKE, facts.workflow.id)
-        async with host.pool.invoke(facts.workflow.id, invocation) as call:
+        async with host.pool.invoke(facts.workflow.id, invocation, owner=facts.workflow.owner) as call:
             outcome = await call.next()
             while isinstance(outcome, Request):
                 answer = self._on(ScriptAsked(outcome))

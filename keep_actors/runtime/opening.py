@@ -6,6 +6,8 @@ from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from keep_actors.api.keep import Keep
 from keep_actors.connectors import Catalog, Connector
 from keep_actors.control.place import listening, place_of
@@ -20,7 +22,7 @@ from keep_actors.policy import Policy
 from keep_actors.runtime.assembly import assemble
 from keep_actors.sandbox_pool import SandboxPool
 from keep_actors.sandbox_pool.limits import limits_for
-from keep_actors.sandbox_pool.policy import PoolPolicy
+from keep_actors.sandbox_pool.policy import PoolPolicy, Sharing
 from keep_actors.sandbox_pool.pool import PoolMode
 from keep_actors.telemetry import Wanted, chosen
 from keep_sandbox.limits import Limits
@@ -41,6 +43,7 @@ async def open(  # noqa: A001  # `keep_actors.open(...)` is how it is called
     sandbox: PoolMode = "jailed",
     limits: Limits | None = None,
     pool_policy: PoolPolicy | None = None,
+    sharing: Sharing | None = None,
     runs_max: int = 64,
     restart: RestartPolicy | None = None,
     telemetry: Wanted = None,
@@ -66,10 +69,11 @@ async def open(  # noqa: A001  # `keep_actors.open(...)` is how it is called
     With `grants="declared"` a deployed script is granted the methods it names, with `"all"` every method; by default
     `deploy` must be given them. `maintainer` repairs scripts; without one a person does. `notices` are told when
     something needs a person and when it is settled: async functions, and webhooks of `keep_actors.notices`. `sandbox`
-    is `"jailed"` for every script that is not trusted. `telemetry` is one or several of `keep_actors.telemetry`, or
-    `"auto"`: OpenTelemetry if it is installed. With `control` the command line can talk to the runtime, over a socket
-    beside the file (`FILE-control`) or at the given path, for this user and root only. A new file is for this user
-    alone, unless `file_mode` says otherwise (`0o640`). `time`, `rng` and `faults` are for tests.
+    is `"jailed"` for every script that is not trusted. `sharing` says which workflows may run in one process of it:
+    those of one `"owner"` (the default), `"all"`, or `"none"`. `telemetry` is one or several of
+    `keep_actors.telemetry`, or `"auto"`: OpenTelemetry if it is installed. With `control` the command line can talk to
+    the runtime, over a socket beside the file (`FILE-control`) or at the given path, for this user and root only. A new
+    file is for this user alone, unless `file_mode` says otherwise (`0o640`). `time`, `rng` and `faults` are for tests.
 
     Raises what `Store.open` raises (`StorageOwned` when another runtime has the file), `SandboxUnavailable`,
     `ConnectorNotOpened` and `ControlUnavailable`.
@@ -83,7 +87,9 @@ async def open(  # noqa: A001  # `keep_actors.open(...)` is how it is called
         reader = store.reader()
         stack.callback(reader.close)
         pool = await stack.enter_async_context(
-            SandboxPool.open(mode=sandbox, limits=limits or limits_for(sandbox), policy=pool_policy)
+            SandboxPool.open(
+                mode=sandbox, limits=limits or limits_for(sandbox), policy=_pool_policy(pool_policy, sharing)
+            )
         )
         await stack.enter_async_context(catalog.opened())
         thread = WorkerThread()
@@ -110,6 +116,11 @@ async def open(  # noqa: A001  # `keep_actors.open(...)` is how it is called
         )
         async with runtime.running(shutdown_grace_ms) as keep:
             yield keep
+
+
+def _pool_policy(policy: PoolPolicy | None, sharing: Sharing | None) -> PoolPolicy:
+    policy = policy or PoolPolicy()
+    return policy if sharing is None else replace(policy, sharing=sharing)
 
 
 async def _server(place: Path | None, stack: AsyncExitStack) -> Server | None:

@@ -7,6 +7,6 @@ terminal. Runs on asyncio and trio; a script never blocks the event loop.
 from keep_actors.sandbox_pool.call import Call
 from keep_actors.sandbox_pool.policy import PoolPolicy, PoolStats
 from keep_actors.sandbox_pool.pool import SandboxPool
-from keep_actors.sandbox_pool.zygote import SandboxUnavailable
+from keep_actors.sandbox_pool.spawner import SandboxUnavailable
 
 __all__ = ["Call", "PoolPolicy", "PoolStats", "SandboxPool", "SandboxUnavailable"]

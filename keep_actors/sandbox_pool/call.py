@@ -1,32 +1,27 @@
 """One invocation, as its driver sees it: requests, answers, and the end.
 
-Two classes with one interface: `JailedCall` talks to a worker process and checks all that it sends; `ThreadCall` runs
+Two classes with one interface: `WorkerCall` talks to a worker process and checks all that it sends; `ThreadCall` runs
 the script in a thread of the host.
 """
 
+from collections import deque
 from collections.abc import Awaitable, Callable
-from typing import Protocol, TypeVar
+from typing import Final, NamedTuple, Protocol, TypeVar
 
 import anyio
+import anyio.lowlevel
 
-from keep_actors.sandbox_pool.zygote import Worker, Zygote
-from keep_sandbox.conversation import Conversation, Violation
-from keep_sandbox.invocation import Capabilities, Invocation
+from keep_actors.sandbox_pool.worker import Worker
+from keep_sandbox.conversation import Conversation
+from keep_sandbox.invocation import Capabilities, Invocation, MethodKind
 from keep_sandbox.json_text import UnfitText, check_json
 from keep_sandbox.limits import Limits
-from keep_sandbox.outcomes import (
-    Outcome,
-    ProtocolViolation,
-    Refused,
-    Request,
-    Terminal,
-    WorkerLost,
-    outcome_of_exit,
-)
-from keep_sandbox.protocol import Abort, AnswerFrame, BadFrame, Inspect, RunFrame, encode
+from keep_sandbox.outcomes import Outcome, Refused, Request, Terminal
+from keep_sandbox.protocol import AnswerFrame, CallFrame, Forget, Inspect, RunFrame, Source, encode
 from keep_sandbox.trusted import TrustedCall
 
-_EXIT_REPORT_TIMEOUT_S = 2
+_MOVES_MAX: Final = 5
+"""A call whose worker ended before its turn came goes to another, this many times."""
 
 T = TypeVar("T")
 
@@ -65,26 +60,43 @@ class Call(Protocol):
         ...
 
 
-class JailedCall:
-    """A call in a worker process."""
+class Inspecting(NamedTuple):
+    """The work of an inspection."""
+
+    source: str
+    methods: dict[str, MethodKind] | None
+
+
+class WorkerCall:
+    """A call in a worker process. It is made without one; `begin` puts it on a worker."""
 
     def __init__(
         self,
-        zygote: Zygote,
-        worker: Worker,
-        work: Invocation | tuple[str, dict[str, str] | None],
+        work: Invocation | Inspecting,
         limits: Limits,
-        replace: "Callable[[JailedCall], Awaitable[tuple[Zygote, Worker]]] | None" = None,
+        *,
+        workflow_id: str | None,
+        place: "Callable[[WorkerCall, bool], Awaitable[None]]",
+        own_limits: bool = False,
     ) -> None:
-        self.zygote = zygote
-        self.worker = worker
+        self.worker: Worker | None = None
+        self.workflow_id = workflow_id
+        self.wall_left_s = limits.wall_ms / 1000
+        self.is_dropped = False
         self._work = work
         self._limits = limits
-        self._replace = replace
-        self._wall_left_s = limits.wall_ms / 1000
+        self._own_limits = own_limits
+        self._place = place
+        self._number = 0
+        self._conversation = Conversation(0, Capabilities(), limits)
         self._heard = False
+        self._outcomes: deque[Outcome] = deque()
         self._terminal: Terminal | None = None
-        self._conversation = self._begin()
+        self._woken = anyio.Event()
+        self._is_unplaced = False
+        self._was_computing = False
+        self._has_second_chance = True
+        self._moves_left = _MOVES_MAX
 
     @property
     def logs(self) -> list[str]:
@@ -96,105 +108,109 @@ class JailedCall:
         """The end, once it was reached."""
         return self._terminal
 
-    async def start(self) -> None:
-        """Send the script to the worker."""
-        call = self.worker.calls
-        if isinstance(self._work, Invocation):
-            data = encode(RunFrame(call, self._work, self._limits))
-        else:
-            source, methods = self._work
-            data = encode(Inspect(call, source, methods))  # type: ignore[arg-type]  # checked where it was given
-        await self._send(data)
+    @property
+    def source(self) -> str:
+        """The script."""
+        return self._work.source
 
     async def next(self) -> Outcome:
         """The next request, or the end."""
         assert self._terminal is None, "the invocation has ended"
-        while True:
-            outcome = await self._receive()
-            if outcome is not None:
-                if not isinstance(outcome, Request):
-                    self._end(outcome)
-                return outcome
+        if self._outcomes:
+            await anyio.lowlevel.checkpoint()
+        while not self._outcomes:
+            if self._is_unplaced:
+                self._is_unplaced = False
+                await self._place(self, self._was_computing)
+            else:
+                self._woken = anyio.Event()
+                await self._woken.wait()
+        outcome = self._outcomes.popleft()
+        if not isinstance(outcome, Request):
+            self._terminal = outcome
+        return outcome
 
     async def answer(self, request_id: int, value: str) -> None:
         """Give a request its answer, as JSON text."""
         _check_answer(value, self._limits)
         if self._conversation.answered(request_id):
-            await self._send(encode(AnswerFrame(self.worker.calls, request_id, value)))
+            assert self.worker is not None, "a request comes from a worker"
+            self.worker.begin_turn(self._number)
+            self.worker.send(encode(AnswerFrame(self._number, request_id, value)))
+            await self.worker.room()
 
     async def refuse(self, reason: str) -> Refused:
         """End the invocation because of a request."""
         assert self._terminal is None, "the invocation has ended"
-        refused = Refused(reason=reason)
-        # Ended before the send: the call is over, whatever the worker does from here on.
-        self._end(refused)
-        await self._send(encode(Abort(self.worker.calls)))
+        refused = self._terminal = Refused(reason=reason)
+        self.drop()
         return refused
 
-    def _begin(self) -> Conversation:
-        self.worker.calls += 1
-        self.worker.link.received_bytes = 0
-        capabilities = self._work.capabilities if isinstance(self._work, Invocation) else Capabilities()
-        return Conversation(self.worker.calls, capabilities, self._limits)
+    def drop(self) -> bool:
+        """Drop the script, wherever it is. Returns False if its worker still computes for it."""
+        self.is_dropped = True
+        if self.worker is None:
+            return True
+        self.worker.drop(self._number)
+        return not self.worker.owes(self._number)
 
-    async def _receive(self) -> Outcome | None:
-        link = self.worker.link
-        if self._wall_left_s <= 0:
-            return await self._killed(wall=True)
-        try:
-            started = anyio.current_time()
-            wait_s = None if self._conversation.host_has_the_word else self._wall_left_s
-            with anyio.move_on_after(wait_s) as scope:
-                frame = await link.receive()
-            if wait_s is not None:
-                self._wall_left_s -= anyio.current_time() - started
-            if scope.cancelled_caught:
-                return await self._killed(wall=True)
-            if frame is None:
-                return await self._lost()
-            self._heard = True
-            if link.received_bytes > self._limits.invocation_bytes:
-                raise Violation("more bytes than allowed")
-            return self._conversation.receive(frame)
-        except (BadFrame, Violation) as error:
-            self.zygote.kill(self.worker)
-            return ProtocolViolation(message=str(error))
+    # Its worker.
 
-    async def _lost(self) -> Outcome | None:
-        outcome = await self._killed(wall=False)
-        if isinstance(outcome, WorkerLost) and not self._heard and self._replace is not None:
-            # The worker died before it sent anything, so another worker may run the script.
-            replace, self._replace = self._replace, None
-            self.zygote, self.worker = await replace(self)
-            self._conversation = self._begin()
-            await self.start()
-            return None
-        return outcome
+    def begin(self, worker: Worker, now: int) -> None:
+        """Send the call to the worker, and its script if the worker does not hold it. `now` is on any counter."""
+        self._conversation = Conversation(worker.served + 1, self._capabilities, self._limits)
+        order = self._order(worker, worker.served + 1, now)
+        self.worker = worker
+        self._number = worker.admit(self)
+        worker.send(order)
 
-    async def _killed(self, *, wall: bool) -> Terminal:
-        """The outcome of a process that has ended, or is killed here."""
-        if wall:
-            self.zygote.kill(self.worker)
-        with anyio.move_on_after(_EXIT_REPORT_TIMEOUT_S):
-            await self.worker.exited.wait()
-        return outcome_of_exit(self.worker.returncode, wall=wall)
+    @property
+    def is_over(self) -> bool:
+        """True if its script has ended."""
+        return self._conversation.is_over
 
-    async def _send(self, data: bytes) -> None:
-        """Send, at the cost of the worker's own time: one that does not read is killed when its time is up.
+    def hear(self, frame: CallFrame, size: int) -> None:
+        """Take a frame of the worker. Raises `Violation`."""
+        outcome = self._conversation.receive(frame, size)
+        self._heard = True
+        if outcome is not None and not self.is_dropped:
+            self._outcomes.append(outcome)
+            self._woken.set()
 
-        `next` then reports its end.
-        """
-        started = anyio.current_time()
-        with anyio.move_on_after(max(self._wall_left_s, 0)) as scope:
-            await self.worker.link.send(data)
-        self._wall_left_s -= anyio.current_time() - started
-        if scope.cancelled_caught:
-            self._wall_left_s = 0
-            self.zygote.kill(self.worker)
+    def lose(self, outcome: Terminal, *, was_computing: bool, is_to_blame: bool) -> None:
+        """Take the end of the worker: the end of this call, unless nothing of its script has happened yet."""
+        self.worker = None
+        if not is_to_blame and not self._heard and self._may_move(was_computing):
+            self._is_unplaced, self._was_computing = True, was_computing
+        else:
+            self._outcomes.append(outcome)
+        self._woken.set()
 
-    def _end(self, terminal: Terminal) -> None:
-        self._conversation.end()
-        self._terminal = terminal
+    def _may_move(self, was_computing: bool) -> bool:
+        """Return True if another worker may begin the call. One that was computing gets one more chance: perhaps the
+        call itself is the reason why the system killed the worker."""
+        if was_computing:
+            has_chance, self._has_second_chance = self._has_second_chance, False
+            return has_chance
+        self._moves_left -= 1
+        return self._moves_left >= 0
+
+    @property
+    def _capabilities(self) -> Capabilities:
+        return self._work.capabilities if isinstance(self._work, Invocation) else Capabilities()
+
+    def _order(self, worker: Worker, number: int, now: int) -> bytes:
+        work = self._work
+        if isinstance(work, Inspecting):
+            return encode(Inspect(number, work.source, work.methods))
+        script, is_new, forgotten = worker.take(work.source, now)
+        if is_new:
+            # Sent even if the call below cannot be encoded: the worker holds the script from here on.
+            worker.send(b"".join([*map(encode, map(Forget, forgotten)), encode(Source(script, work.source))]))
+        limits = self._limits if self._own_limits else None
+        return encode(
+            RunFrame(number, script, work.handler, work.args, work.capabilities, work.now_ms, work.seed, limits)
+        )
 
 
 class ThreadCall:

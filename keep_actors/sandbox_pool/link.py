@@ -14,18 +14,12 @@ _READ_BYTES = 1 << 16
 
 
 class Link(Generic[F]):
-    """One end of a socket pair, read by one task at a time. `received_bytes` counts until it is reset."""
+    """One end of a socket pair, read by one task at a time."""
 
     def __init__(self, sock: socket.socket, reader: FrameReader[F]) -> None:
         sock.setblocking(False)
         self._socket = sock
         self._reader = reader
-        self.received_bytes = 0
-
-    @property
-    def is_quiet(self) -> bool:
-        """True if no received bytes wait to be read."""
-        return self._reader.is_empty
 
     async def receive(self) -> F | None:
         """The next frame, or None if the other side has closed. Raises `BadFrame`. May be cancelled at any time."""
@@ -42,10 +36,9 @@ class Link(Generic[F]):
                 return None
             if not data:
                 return None
-            self.received_bytes += len(data)
             self._reader.feed(data)
         if not waited:
-            # A worker that never stops sending must not starve other tasks.
+            # Whoever never stops sending must not starve other tasks.
             await checkpoint()
         return frame
 
@@ -56,20 +49,6 @@ class Link(Generic[F]):
         except anyio.ClosedResourceError:
             return False
         return True
-
-    async def send(self, data: bytes) -> None:
-        """Send all of it. Does not raise if the other side has closed: the reader sees that."""
-        view = memoryview(data)
-        while view:
-            try:
-                view = view[self._socket.send(view) :]
-            except BlockingIOError:
-                try:
-                    await anyio.wait_writable(self._socket)
-                except anyio.ClosedResourceError:
-                    return
-            except OSError:
-                return
 
     def send_now(self, data: bytes, descriptors: list[int]) -> bool:
         """Send a few bytes with descriptors, without waiting. Returns False if they could not be sent."""

@@ -1,24 +1,25 @@
-"""The supervised pool: workers started in advance, each for one script of one workflow, and recycled.
+"""The supervised pool: workers started in advance, shared by the calls of a group, and recycled.
 
-A worker that dies is replaced, and so is the zygote, until it dies too often; then the pool fails, and its opener with
-it. No process outlives the pool or the host.
+A group is an owner, everyone, or one version of one workflow's script, as the policy says. It has as many workers as
+there are cores; each has many calls that wait and one that computes. No process outlives the pool or the host.
 """
 
 import logging
 import time
-from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import Literal, TypeAlias, TypeVar
 
 import anyio
-import anyio.lowlevel
 import anyio.to_thread
 
-from keep_actors.sandbox_pool.call import Call, JailedCall, RunSync, ThreadCall
+from keep_actors.sandbox_pool.call import Call, Inspecting, RunSync, ThreadCall, WorkerCall
+from keep_actors.sandbox_pool.placement import Group, Shelf, choose, group_of
 from keep_actors.sandbox_pool.policy import PoolPolicy, PoolStats
-from keep_actors.sandbox_pool.zygote import Owner, SandboxUnavailable, Worker, Zygote
+from keep_actors.sandbox_pool.spawner import SandboxUnavailable
+from keep_actors.sandbox_pool.staff import Staff
+from keep_actors.sandbox_pool.worker import Worker
 from keep_sandbox.declaration import Code, Inspection, Problem
 from keep_sandbox.inspect import believed, inspect
 from keep_sandbox.invocation import Invocation, MethodKind
@@ -26,31 +27,59 @@ from keep_sandbox.jail import check_available
 from keep_sandbox.json_text import check_decoder
 from keep_sandbox.limits import DEFAULT_LIMITS, TRUSTED_LIMITS, Limits
 from keep_sandbox.outcomes import (
+    CallLimit,
+    CpuLimit,
     Deadlock,
-    EngineCrash,
     InvalidValue,
     IssuedMutation,
-    JailViolation,
+    MemoryLimit,
     Outcome,
     ProtocolViolation,
     Refused,
     ScriptError,
+    SizeLimit,
+    StackLimit,
+    Terminal,
     Value,
     WorkerLost,
 )
 from keep_sandbox.wasm import check_installation
-from keep_sandbox.worker import EXIT_NO_JAIL
 
-PoolMode: TypeAlias = Literal["jailed", "weak", "thread"]
+PoolMode: TypeAlias = Literal["jailed", "wasm", "thread"]
 
 T = TypeVar("T")
 
 logger = logging.getLogger(__name__)
 
-# A worker may be used again only after these ends.
-_HARMLESS = (Value, IssuedMutation, ScriptError, InvalidValue, Deadlock, Refused)
-_FAILED_STARTS_MAX = 5
-_ALERTS = (EngineCrash, JailViolation, ProtocolViolation)
+# A worker may be used again only after these ends: the engine is whole, and its memory is restored.
+_HARMLESS = (
+    Value,
+    IssuedMutation,
+    ScriptError,
+    InvalidValue,
+    Deadlock,
+    Refused,
+    CpuLimit,
+    MemoryLimit,
+    StackLimit,
+    CallLimit,
+    SizeLimit,
+)
+
+
+class _Team:
+    """The workers of a group."""
+
+    def __init__(self) -> None:
+        self.workers: list[Worker] = []
+        self.starting = 0
+        self.waiting = 0
+        self.changed = anyio.Event()
+
+    def change(self) -> None:
+        """Wake the calls that wait for a worker."""
+        self.changed.set()
+        self.changed = anyio.Event()
 
 
 class SandboxPool:
@@ -62,16 +91,9 @@ class SandboxPool:
         self._policy = policy
         self._run_sync = run_sync
         self._slots = anyio.Semaphore(policy.concurrent_max)
-        self._zygote: Zygote | None = None
-        self._zygote_up = anyio.Event()
-        self._spares: deque[Worker] = deque()
-        self._kept: dict[Owner, list[Worker]] = {}
-        self._busy: set[Worker] = set()
-        self._spare_wanted = anyio.Event()
-        self._spare_came = anyio.Event()
-        self._spawned = 0
-        self._failed_starts = 0
-        self._restarts = 0
+        self._staff = Staff("jailed" if mode == "jailed" else "wasm", limits, policy, self._quiet, self._ended)
+        self._teams: dict[Group, _Team] = {}
+        self._placed = 0
 
     @classmethod
     @asynccontextmanager
@@ -85,9 +107,11 @@ class SandboxPool:
     ) -> "AsyncIterator[SandboxPool]":
         """Open a pool for the duration of the block.
 
-        `jailed` is the only mode for scripts that are not trusted. `weak` has processes but no jail; `thread` has
-        neither, and runs scripts with `run_sync`: in a thread, or directly in a simulation.
+        `jailed` is the mode for scripts that are not trusted, wherever it is available. `wasm` has the same engine and
+        limits in processes without a jail; `thread` runs scripts with `run_sync`: in a thread of this process, or
+        directly in a simulation.
         """
+        check_mode(mode)
         check_installation()
         check_decoder()
         limits = limits or (TRUSTED_LIMITS if mode == "thread" else DEFAULT_LIMITS)
@@ -98,12 +122,10 @@ class SandboxPool:
             yield pool
             return
         check_available(mode)
-        await pool._start_zygote()
         failure: Exception | None = None
         try:
             async with anyio.create_task_group() as tasks:
-                tasks.start_soon(pool._supervise)
-                tasks.start_soon(pool._keep_spares)
+                await pool._staff.start(tasks)
                 tasks.start_soon(pool._sweep)
                 # If no worker starts on this machine, fail here and not at the first invocation.
                 await pool.wait_for_spares()
@@ -118,273 +140,238 @@ class SandboxPool:
                 raise group.exceptions[0] from None
             raise
         finally:
-            await pool._close()
+            await pool._staff.close()
         if failure is not None:
             raise failure
 
     @property
     def stats(self) -> PoolStats:
         """The current numbers."""
-        zygote = self._zygote if self._zygote is not None and self._zygote.is_up else None
+        spawner = self._staff.spawner
+        workers = [each for team in self._teams.values() for each in team.workers]
         return PoolStats(
-            spares=len(self._spares),
-            kept=sum(map(len, self._kept.values())),
-            busy=len(self._busy),
-            spawned=self._spawned,
-            zygote_restarts=self._restarts,
-            zygote_pid=zygote.process.pid if zygote is not None else None,
-            worker_pids=[each.pid for each in zygote.workers if each.pid is not None] if zygote is not None else [],
+            spares=self._staff.spares,
+            kept=len(self._idle()),
+            busy=sum(1 for each in workers if each.calls > 0),
+            calls=sum(each.calls for each in workers),
+            spawned=self._staff.spawned,
+            zygote_restarts=self._staff.restarts,
+            zygote_pid=spawner.pid if spawner is not None else None,
+            worker_pids=[each.pid for each in spawner.workers if each.pid is not None] if spawner is not None else [],
         )
 
     async def wait_for_spares(self) -> None:
         """Wait until all spare workers are ready: at start, or before many invocations."""
-        while self._mode != "thread" and len(self._spares) < self._policy.spares:
-            await self._spare_came.wait()
+        if self._mode != "thread":
+            await self._staff.wait_for_spares()
 
     @asynccontextmanager
     async def invoke(
-        self, workflow_id: str, invocation: Invocation, limits: Limits | None = None
+        self, workflow_id: str, invocation: Invocation, limits: Limits | None = None, *, owner: str = ""
     ) -> AsyncIterator[Call]:
         """Run one handler for one workflow. Leaving the block before the end drops the script.
 
-        A worker that is used again has run only this script, for this workflow.
-        `limits` are for this invocation only; address space and frame length stay those of the pool.
+        Its worker may also run other calls: those of the same `owner`, of everyone, or only those of the same script of
+        the same workflow, as the policy's `sharing` says. `limits` are for this invocation only; those of the process
+        and the length of a frame stay those of the pool.
         """
-        limits = limits or self._limits
         async with self._slots:
             if self._mode == "thread":
-                thread_call = ThreadCall(invocation, limits, self._run_sync)
+                thread_call = ThreadCall(invocation, limits or self._limits, self._run_sync)
                 try:
                     yield thread_call
                 finally:
                     thread_call.close()
                 return
-            zygote, worker = await self._take(Owner(workflow_id, invocation.source))
-            call = JailedCall(zygote, worker, invocation, limits, self._replace)
+            group = group_of(self._policy.sharing, owner, workflow_id, invocation.source)
+            call = WorkerCall(
+                invocation,
+                limits or self._limits,
+                workflow_id=workflow_id,
+                place=partial(self._place, group),
+                own_limits=limits is not None and limits != self._limits,
+            )
             try:
-                await call.start()
+                await self._place(group, call)
                 yield call
             finally:
-                self._give_back(call)
+                self._leave(call)
 
     async def inspect(self, source: str, methods: Mapping[str, MethodKind] | None = None) -> Inspection:
         """Read a script's declaration and find its problems. Its top level runs in a worker, but no handler.
 
-        `methods` says which connector methods (`gmail.send`) are mutations; without it their verbs decide.
+        `methods` says which connector methods (`gmail.send`) are mutations; without it their verbs decide. The worker
+        is a new one and serves nothing else, however workers are shared: the parser that reads the script is native
+        code, and not behind the wall that the engine is behind.
         """
         if self._mode == "thread":
             return await self._run_sync(partial(inspect, source, methods, self._limits))
         async with self._slots:
-            zygote, worker = await self._fresh(None)
-            asked: tuple[str, dict[str, str] | None] = (source, None if methods is None else {**methods})
-            call = JailedCall(zygote, worker, asked, self._limits, self._replace)
+            work = Inspecting(source, None if methods is None else {**methods})
+            call = WorkerCall(work, self._limits, workflow_id=None, place=self._place_alone)
             try:
-                await call.start()
+                await self._place_alone(call)
                 outcome = await call.next()
             finally:
-                # Not kept: a worker belongs to one workflow, and this one has none.
-                self._drop(call.zygote, call.worker)
+                self._kill_worker_of(call)
         return _inspection(outcome)
 
     def drop_workers(self, workflow_id: str) -> None:
         """Kill the workers of a workflow when another version becomes active; busy ones after their invocation.
 
-        A worker that the last version took over must not get the permissions of the next.
+        With `sharing="none"` a worker that the last version took over must not get the permissions of the next. With
+        any other sharing this does nothing: a worker that was taken over reaches all calls of its group anyway, and
+        has as much to gain from the versions that are active elsewhere.
         """
-        for worker in self._busy:
-            if worker.owner is not None and worker.owner.workflow_id == workflow_id:
-                worker.is_outdated = True
-        for owner in [each for each in self._kept if each.workflow_id == workflow_id]:
-            for worker in self._kept.pop(owner):
-                assert self._zygote is not None, "workers are kept only while there is a zygote"
-                self._zygote.kill(worker)
+        if self._policy.sharing != "none":
+            return
+        for group in [each for each in self._teams if each[0] == workflow_id]:
+            for worker in list(self._teams[group].workers):
+                self._retire(worker)
 
-    # Taking and returning workers.
+    # The worker of a call.
 
-    async def _take(self, owner: Owner) -> tuple[Zygote, Worker]:
-        """A worker for this script: one that has run it, else a spare, else a new one."""
-        kept = self._kept.get(owner, [])
-        while kept:
-            zygote, worker = self._zygote, kept.pop()
-            if not kept:
-                self._kept.pop(owner, None)
-            assert zygote is not None, "workers are kept only while there is a zygote"
-            self._busy.add(worker)
-            is_good = False
-            try:
-                with anyio.move_on_after(self._policy.settle_ms / 1000):
-                    is_good = await worker.has_settled() and not worker.is_outdated
-            finally:
-                if not is_good:
-                    self._drop(zygote, worker)
-            if is_good:
-                return zygote, worker
-        return await self._fresh(owner)
-
-    async def _fresh(self, owner: Owner | None, *, use_spare: bool = True) -> tuple[Zygote, Worker]:
-        """A worker that has not run any script."""
+    async def _place(self, group: Group, call: WorkerCall, fresh: bool = False) -> None:
+        """Put a call on a worker of its group. `fresh`: start one, since the others may just have been killed too."""
         while True:
-            await self._zygote_up.wait()
-            zygote = self._zygote
-            assert zygote is not None, "an event says that the zygote is there"
-            worker = self._spares.popleft() if use_spare and self._spares else await self._spawn(zygote)
-            self._spare_wanted.set()
-            if worker is not None and not worker.exited.is_set():
-                worker.owner = owner
-                self._busy.add(worker)
-                return zygote, worker
-            await anyio.lowlevel.checkpoint()
+            worker = await self._worker_for(group, call.source, fresh)
+            if worker.is_open:
+                self._placed += 1
+                call.begin(worker, self._placed)
+                if worker.served >= self._policy.invocations_max:
+                    self._retire(worker)
+                await worker.room()
+                return
 
-    async def _replace(self, call: JailedCall) -> tuple[Zygote, Worker]:
-        """Another worker for a call whose own was lost before it did anything.
+    async def _place_alone(self, call: WorkerCall, fresh: bool = False) -> None:
+        worker = None if fresh else self._staff.spare()
+        call.begin(worker or await self._staff.fresh(), 0)
 
-        Not a spare: what killed the one may have killed the spares too, which takes a moment to be noticed.
-        """
-        self._drop(call.zygote, call.worker)
-        return await self._fresh(call.worker.owner, use_spare=False)
-
-    async def _spawn(self, zygote: Zygote) -> Worker | None:
-        worker = zygote.spawn()
-        if worker is None:
-            # The zygote has died, and the supervisor has not noticed yet.
-            await anyio.sleep(0.005)
-            return None
-        self._spawned += 1
-        ready = False
+    async def _worker_for(self, group: Group, source: str, fresh: bool) -> Worker:
+        team = self._teams.setdefault(group, _Team())
+        team.waiting += 1
         try:
-            with anyio.move_on_after(self._limits.wall_ms / 1000):
-                ready = await worker.is_ready()
+            while not fresh:
+                able = [
+                    each for each in team.workers if each.is_open and each.calls < self._policy.calls_per_worker_max
+                ]
+                has_room = (
+                    len([each for each in team.workers if each.is_open]) + team.starting < self._policy.workers_max
+                )
+                # A worker that is there is better than one that has to be started first, unless that is the policy.
+                can_start = has_room and (self._staff.spares > 0 or self._policy.spares == 0 or not able)
+                at = choose([each.candidate(source) for each in able], can_start=can_start)
+                if at is not None:
+                    return able[at]
+                if can_start:
+                    break
+                await team.changed.wait()
+            return await self._hire(group, team, fresh)
         finally:
-            if not ready:
-                zygote.kill(worker)
-        if ready:
-            self._failed_starts = 0
+            team.waiting -= 1
+            self._forget_team(group)
+
+    async def _hire(self, group: Group, team: _Team, fresh: bool) -> Worker:
+        team.starting += 1
+        try:
+            worker = None if fresh else self._staff.spare()
+            if worker is None:
+                worker = await self._staff.fresh()
+            worker.group = group
+            worker.shelf = Shelf(self._policy.scripts_bytes_max)
+            worker.idle_since = anyio.current_time()
+            team.workers.append(worker)
             return worker
-        await self._note_failed_start(zygote, worker)
-        return None
+        finally:
+            team.starting -= 1
+            team.change()
 
-    async def _note_failed_start(self, zygote: Zygote, worker: Worker) -> None:
-        """Raise `SandboxUnavailable` after several failed starts in a row. A single one may have been killed."""
-        with anyio.move_on_after(1):
-            await worker.exited.wait()
-        if not zygote.is_up:
+    def _leave(self, call: WorkerCall) -> None:
+        """The driver has no more use for a call."""
+        worker = call.worker
+        if worker is None:
             return
-        self._failed_starts += 1
-        if self._failed_starts >= _FAILED_STARTS_MAX:
-            code = worker.returncode
-            why = "the jail cannot be entered on this machine" if code == EXIT_NO_JAIL else "see the log"
-            raise SandboxUnavailable(f"workers do not start (exit code {code}): {why}")
+        if call.terminal is None and not call.drop():
+            # It may compute until its limit: nothing is put behind it, and nothing that is alone is waited for.
+            self._retire(worker)
+            if worker.calls == 1:
+                self._staff.kill(worker)
+        elif not _is_harmless(call.terminal):
+            self._retire(worker)
 
-    def _give_back(self, call: JailedCall) -> None:
-        worker, owner = call.worker, call.worker.owner
-        self._busy.discard(worker)
-        if isinstance(call.terminal, _ALERTS):
-            logger.error("sandbox: workflow %s: %s", owner.workflow_id if owner else None, call.terminal)
-        is_good = (
-            isinstance(call.terminal, _HARMLESS)
-            and worker.calls < self._policy.invocations_max
-            and not worker.exited.is_set()
-            and call.zygote is self._zygote
-            and not worker.is_outdated
-        )
-        if not is_good or owner is None:
-            self._drop(call.zygote, worker)
-            return
-        worker.is_settling = True
+    def _kill_worker_of(self, call: WorkerCall) -> None:
+        if call.worker is not None:
+            self._staff.kill(call.worker)
+
+    # The workers of a group.
+
+    def _retire(self, worker: Worker) -> None:
+        """Give a worker no more calls, and end it when it has none."""
+        worker.is_retired = True
+        if worker.calls == 0:
+            self._staff.kill(worker)
+        self._change(worker)
+
+    def _quiet(self, worker: Worker) -> None:
+        """A worker has no call any more."""
         worker.idle_since = anyio.current_time()
-        self._kept.setdefault(owner, []).append(worker)
-        if sum(map(len, self._kept.values())) > self._policy.kept_max:
+        if worker.is_retired:
+            self._staff.kill(worker)
+        elif len(self._idle()) > self._policy.kept_max:
             self._drop_longest_idle()
+        self._change(worker)
 
-    def _drop(self, zygote: Zygote, worker: Worker) -> None:
-        self._busy.discard(worker)
-        zygote.kill(worker)
+    def _ended(self, worker: Worker) -> None:
+        """The process of a worker has ended."""
+        team = self._team_of(worker)
+        if team is not None and worker in team.workers:
+            team.workers.remove(worker)
+            team.change()
+            assert worker.group is not None, "it has a team"
+            self._forget_team(worker.group)
+
+    def _change(self, worker: Worker) -> None:
+        team = self._team_of(worker)
+        if team is not None:
+            team.change()
+
+    def _team_of(self, worker: Worker) -> _Team | None:
+        return self._teams.get(worker.group) if worker.group is not None else None
+
+    def _forget_team(self, group: Group) -> None:
+        team = self._teams.get(group)
+        if team is not None and not team.workers and not team.starting and not team.waiting:
+            del self._teams[group]
+
+    def _idle(self) -> list[Worker]:
+        workers = (each for team in self._teams.values() for each in team.workers)
+        return [each for each in workers if each.is_open and each.calls == 0]
 
     def _drop_longest_idle(self) -> None:
-        assert self._zygote is not None, "workers are kept only while there is a zygote"
-        oldest = min((worker for kept in self._kept.values() for worker in kept), key=lambda each: each.idle_since)
-        self._forget(oldest)
-        self._zygote.kill(oldest)
-
-    def _forget(self, worker: Worker) -> None:
-        """Remove a worker from the spares and the kept ones."""
-        if worker in self._spares:
-            self._spares.remove(worker)
-            self._spare_wanted.set()
-        kept = self._kept.get(worker.owner, []) if worker.owner is not None else []
-        if worker.owner is not None and worker in kept:
-            kept.remove(worker)
-            if not kept:
-                del self._kept[worker.owner]
-
-    def _exited(self, worker: Worker) -> None:
-        self._forget(worker)
-        if worker not in self._busy:
-            worker.link.close()
-
-    # Background tasks.
-
-    async def _start_zygote(self) -> None:
-        self._zygote = await Zygote.start(
-            "weak" if self._mode == "weak" else "jailed", self._limits, self._policy.invocations_max, self._exited
-        )
-        self._zygote_up.set()
-        self._spare_wanted.set()
-
-    async def _supervise(self) -> None:
-        deaths: deque[float] = deque(maxlen=self._policy.restarts_max)
-        while True:
-            assert self._zygote is not None, "the first one is started before the supervisor"
-            await self._zygote.run()
-            self._zygote_up = anyio.Event()
-            await self._zygote.close()
-            now = anyio.current_time()
-            if len(deaths) == deaths.maxlen and now - deaths[0] < self._policy.restarts_within_ms / 1000:
-                raise SandboxUnavailable(f"the zygote died {len(deaths) + 1} times in {now - deaths[0]:.1f} s")
-            deaths.append(now)
-            logger.warning(
-                "sandbox: the zygote has ended (exit code %s); starting another", self._zygote.process.returncode
-            )
-            await self._start_another()
-            self._restarts += 1
-
-    async def _start_another(self) -> None:
-        """Replace a zygote that died. The new one may be killed as it starts, so try several times."""
-        while True:
-            try:
-                return await self._start_zygote()
-            except SandboxUnavailable:
-                self._failed_starts += 1
-                if self._failed_starts >= _FAILED_STARTS_MAX:
-                    raise
-
-    async def _keep_spares(self) -> None:
-        while True:
-            await self._spare_wanted.wait()
-            self._spare_wanted = anyio.Event()
-            while len(self._spares) < self._policy.spares:
-                await self._zygote_up.wait()
-                zygote = self._zygote
-                assert zygote is not None, "an event says that the zygote is there"
-                worker = await self._spawn(zygote)
-                if worker is not None and not worker.exited.is_set():
-                    self._spares.append(worker)
-                    self._spare_came.set()
-                    self._spare_came = anyio.Event()
+        self._retire(min(self._idle(), key=lambda each: each.idle_since))
 
     async def _sweep(self) -> None:
         while True:
             await anyio.sleep(self._policy.idle_ms / 2000)
             before = anyio.current_time() - self._policy.idle_ms / 1000
-            for kept in list(self._kept.values()):
-                for worker in [each for each in kept if each.idle_since < before]:
-                    assert self._zygote is not None, "workers are kept only while there is a zygote"
-                    self._forget(worker)
-                    self._zygote.kill(worker)
+            for worker in self._idle():
+                if worker.idle_since < before:
+                    self._retire(worker)
 
-    async def _close(self) -> None:
-        if self._zygote is not None:
-            await self._zygote.close()
+
+def check_mode(mode: str) -> None:
+    """Raise `ValueError` for a mode that there is not (any more)."""
+    if mode == "weak":
+        raise ValueError('the sandbox mode "weak" is called "wasm" now: the engine in WebAssembly is its wall')
+    if mode not in ("jailed", "wasm", "thread"):
+        raise ValueError(f'the sandbox mode is "jailed", "wasm" or "thread", not {mode!r}')
+
+
+def _is_harmless(terminal: Terminal | None) -> bool:
+    """Return True if a worker may go on after this; None: its script was dropped while it waited."""
+    if isinstance(terminal, CpuLimit) and terminal.hard:
+        return False
+    return terminal is None or isinstance(terminal, _HARMLESS)
 
 
 async def _in_a_thread(function: Callable[[], T], /) -> T:

@@ -1,8 +1,8 @@
 """The host's side of one invocation: the frames that a worker may send, and their meaning. Pure.
 
 A script may have taken its worker over, so anything that an honest worker never sends is a `Violation`: a wrong call
-number, an id that does not count up by one, a kind that is not the method's, more requests or log lines than allowed,
-text that is not JSON, a frame after the end.
+number, an id that does not count up by one, a kind that is not the method's, more requests, log lines or bytes than
+allowed, text that is not JSON, a script that waits for nothing, a frame after the end.
 """
 
 from typing import Final, assert_never
@@ -11,7 +11,7 @@ from keep_sandbox.invocation import Capabilities
 from keep_sandbox.json_text import UnfitText, check_json
 from keep_sandbox.limits import SCRIPT_LINES_MAX, Limits
 from keep_sandbox.outcomes import InvocationEnd, IssuedMutation, Kind, Outcome, Place, Request, Value
-from keep_sandbox.protocol import EndedFrame, FromWorker, Idle, Logged, Ready, RequestFrame
+from keep_sandbox.protocol import EndedFrame, FromWorker, Logged, Ready, RequestFrame, Waits
 
 ERROR_TEXTS_MAX: Final = 5
 """An error text may have this many times `error_chars`: a stack is cut first, and then its lines become longer."""
@@ -32,22 +32,25 @@ class Conversation:
         self._allowed = allowed_requests(capabilities)
         self._last_id = 0
         self._unanswered: set[int] = set()
+        self._turns = 1
+        self._bytes = 0
         self._is_over = False
 
     @property
     def is_over(self) -> bool:
-        """True once the end was received, or decided by the host."""
+        """True once the end was received."""
         return self._is_over
 
-    @property
-    def host_has_the_word(self) -> bool:
-        """True while the script may be waiting for the host, which stops the guest's clock."""
-        return bool(self._unanswered)
+    def receive(self, frame: FromWorker, size: int = 0) -> Outcome | None:
+        """Return the outcome of a frame of `size` bytes; None for the end of a turn, and for a log line, which is kept.
 
-    def receive(self, frame: FromWorker) -> Outcome | None:
-        """Return the outcome of a frame; None for a log line, which is kept. Raises `Violation`."""
+        Raises `Violation`.
+        """
         if self._is_over:
             raise Violation("a frame after the end")
+        self._bytes += size
+        if self._bytes > self._limits.invocation_bytes:
+            raise Violation("more bytes than allowed")
         match frame:
             case RequestFrame():
                 self._check_call(frame.call)
@@ -56,26 +59,27 @@ class Conversation:
                 self._check_call(frame.call)
                 self._logged(frame)
                 return None
+            case Waits():
+                self._check_call(frame.call)
+                self._waits()
+                return None
             case EndedFrame():
                 self._check_call(frame.call)
                 self._check_ending(frame.ending)
                 self._is_over = True
                 return frame.ending
-            case Ready() | Idle():
-                raise Violation(f"{type(frame).__name__} during an invocation")
+            case Ready():
+                raise Violation("Ready during an invocation")
             case _:
                 assert_never(frame)
 
     def answered(self, request_id: int) -> bool:
-        """Note that a request gets its answer now. Returns False if it does not wait for one."""
+        """Note that a request gets its answer now, which begins a turn. Returns False if it does not wait for one."""
         if request_id not in self._unanswered or self._is_over:
             return False
         self._unanswered.remove(request_id)
+        self._turns += 1
         return True
-
-    def end(self) -> None:
-        """End the call from the host's side."""
-        self._is_over = True
 
     def _check_call(self, call: int) -> None:
         if call != self._call:
@@ -113,6 +117,12 @@ class Conversation:
             return IssuedMutation(id=frame.id, name=frame.name, params=frame.params)
         self._unanswered.add(frame.id)
         return Request(id=frame.id, kind=frame.kind, name=frame.name, params=frame.params)
+
+    def _waits(self) -> None:
+        self._turns -= 1
+        # The time of a script that waits does not count, so it must wait for something that will come.
+        if self._turns < 0 or (self._turns == 0 and not self._unanswered):
+            raise Violation("it waits for nothing")
 
     def _logged(self, frame: Logged) -> None:
         if len(self.logs) >= self._limits.log_lines or len(frame.line) > self._limits.log_line_chars:

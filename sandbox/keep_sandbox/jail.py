@@ -1,21 +1,32 @@
 """The jail of a worker, entered before it runs a script. There is no way out.
 
 On Linux the worker has low priority, one descriptor, limited resources, no root user, no new privileges and only a few
-system calls, and dies with its parent. The mode `weak` has only the limits of POSIX, and is for development elsewhere.
+system calls, and dies with its parent. A worker in the mode `wasm` has only the limits that its system offers.
 """
 
 import ctypes
+import importlib
 import math
 import os
-import resource
 import signal
 import sys
+from types import ModuleType
 from typing import Final, Literal, TypeAlias
 
 from keep_sandbox import seccomp
-from keep_sandbox.limits import Limits
+from keep_sandbox.limits import GUEST_BYTES, Limits
 
-Mode: TypeAlias = Literal["jailed", "weak"]
+
+def _imported(name: str) -> ModuleType | None:
+    try:
+        return importlib.import_module(name)
+    except ImportError:
+        return None
+
+
+_resource: Final = _imported("resource")  # Windows has none
+
+Mode: TypeAlias = Literal["jailed", "wasm"]
 
 _NOBODY: Final = 65534
 _NICE: Final = 5
@@ -30,10 +41,10 @@ class JailUnavailable(Exception):
 
 def check_available(mode: Mode) -> None:
     """Raise `JailUnavailable` if the mode is `jailed` and this machine cannot jail workers."""
-    if mode == "jailed" and not seccomp.is_supported():
+    if mode == "jailed" and not (seccomp.is_supported() and _resource is not None and hasattr(os, "fork")):
         raise JailUnavailable(
-            "jailed workers need Linux on x86_64 or aarch64. For development elsewhere there is the mode `weak`, "
-            "which only enforces limits; never use it for a script that is not trusted."
+            'jailed workers need Linux on x86_64 or aarch64. Elsewhere choose sandbox="wasm" (`--sandbox wasm`): the '
+            "same engine and limits in worker processes, with WebAssembly as the only wall."
         )
 
 
@@ -48,15 +59,35 @@ def close_all_but(descriptor: int) -> int:
     return 3
 
 
-def enter(mode: Mode, limits: Limits, *, parent: int, invocations: int) -> None:
+def limit_resources(limits: Limits, *, invocations: int, calls: int) -> None:
+    """Lower the priority and set the limits of this process, as far as the system has them.
+
+    `invocations`: in its life. `calls`: at a time.
+    """
+    if hasattr(os, "nice"):
+        os.nice(_NICE)
+    if _resource is None:
+        return
+    # Each call has a timer of its own; this is the limit of the worker's whole life.
+    cpu_s = math.ceil(invocations * max(limits.cpu_hard_ms, limits.inspect_cpu_ms) / 1000) + 1
+    wanted = [
+        (_resource.RLIMIT_CORE, 0),
+        (_resource.RLIMIT_FSIZE, 0),
+        (_resource.RLIMIT_CPU, cpu_s),
+        (_resource.RLIMIT_NOFILE, 0),
+    ]
+    if sys.platform == "linux":
+        # Not RLIMIT_AS: each instance of the engine reserves 4 GB of addresses, and uses little of it.
+        data_bytes = limits.data_bytes + calls * GUEST_BYTES
+        wanted += [(_resource.RLIMIT_DATA, data_bytes), (_resource.RLIMIT_NPROC, 0)]
+    for kind, most in wanted:
+        _, hard = _resource.getrlimit(kind)
+        value = most if hard == _resource.RLIM_INFINITY else min(most, hard)
+        _resource.setrlimit(kind, (value, value))
+
+
+def enter(parent: int) -> None:
     """Enter the jail. This process dies with the process `parent`."""
-    os.nice(_NICE)
-    _limit_resources(limits, invocations)
-    if mode == "jailed":
-        _enter_linux(parent)
-
-
-def _enter_linux(parent: int) -> None:
     assert sys.platform == "linux", "checked before a worker is forked"
     libc = ctypes.CDLL(None, use_errno=True)
     if os.geteuid() == 0:
@@ -72,26 +103,10 @@ def _enter_linux(parent: int) -> None:
     seccomp.install(libc, os.getpid())
 
 
-def _limit_resources(limits: Limits, invocations: int) -> None:
-    # Each invocation has a timer of its own; this is the limit of the worker's whole life.
-    cpu_s = math.ceil(invocations * max(limits.cpu_hard_ms, limits.inspect_cpu_ms) / 1000) + 1
-    wanted = [
-        (resource.RLIMIT_CORE, 0),
-        (resource.RLIMIT_FSIZE, 0),
-        (resource.RLIMIT_CPU, cpu_s),
-        (resource.RLIMIT_NOFILE, 0),
-    ]
-    if sys.platform == "linux":
-        wanted += [(resource.RLIMIT_DATA, limits.address_space_bytes), (resource.RLIMIT_NPROC, 0)]
-    for kind, most in wanted:
-        _, hard = resource.getrlimit(kind)
-        value = most if hard == resource.RLIM_INFINITY else min(most, hard)
-        resource.setrlimit(kind, (value, value))
-
-
 def _descriptors_max() -> int:
-    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return 1 << 20 if soft == resource.RLIM_INFINITY else max(soft, 1024)
+    assert _resource is not None, "checked before a worker is forked"
+    soft, _ = _resource.getrlimit(_resource.RLIMIT_NOFILE)
+    return 1 << 20 if soft == _resource.RLIM_INFINITY else max(int(soft), 1024)
 
 
 def _prctl(libc: ctypes.CDLL, option: int, value: int) -> None:

@@ -18,10 +18,11 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     inspect_cpu_ms: int = 4_000
     """CPU time of one `inspect`: parsing and checking a large script takes longer than running it."""
     wall_ms: int = 30_000
-    """Wall-clock time of the guest. Waiting for the host's answers does not count."""
+    """Wall-clock time of the guest while it computes. Waiting for the host, or for others in its worker, is free."""
 
     heap_bytes: int = 64 * 1024 * 1024
-    address_space_bytes: int = 512 * 1024 * 1024
+    data_bytes: int = 512 * 1024 * 1024
+    """Memory that a worker process may write to, beside the memories of its guests."""
     js_stack_bytes: int = 700 * 1024
     """At most `STACK_BYTES_MAX`."""
 
@@ -62,6 +63,9 @@ STACK_BYTES_MAX = 700 * 1024
 
 HEAP_BYTES_MAX = 72 * 1024 * 1024
 """The guest's memory has 80 MiB, with the stack and the engine's own data."""
+
+GUEST_BYTES = 80 * 1024 * 1024
+"""The memory of a guest, most of which is never touched."""
 
 FUEL_PER_MS = 8_000_000
 """Fuel that a machine of today uses in a millisecond; twice as long where a script allocates much."""

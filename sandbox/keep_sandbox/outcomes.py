@@ -6,6 +6,7 @@ way the worker process ended.
 
 import enum
 import signal
+import sys
 from typing import Literal, TypeAlias
 
 import msgspec
@@ -178,14 +179,28 @@ InvocationEnd: TypeAlias = (
 """The ends that a worker may report. The host observes all others itself."""
 
 EXIT_MEMORY = 81
-"""The exit code of a worker whose address space ran out (the script's heap has a limit of its own)."""
+"""The exit code of a worker whose memory ran out (the script's heap has a limit of its own)."""
+EXIT_FAILED = 82
+EXIT_NO_JAIL = 83
+EXIT_TRAP = 84
+"""The exit code of a worker whose engine did what it never does."""
 
-_CPU_SIGNALS = {signal.SIGPROF, signal.SIGXCPU}
-_CRASH_SIGNALS = {signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT, signal.SIGILL, signal.SIGFPE, signal.SIGTRAP}
+
+def _signals(*names: str) -> frozenset[int]:
+    """The numbers of these signals, as far as this system has them."""
+    return frozenset(int(getattr(signal, name)) for name in names if hasattr(signal, name))
+
+
+_CPU_SIGNALS = _signals("SIGPROF", "SIGXCPU")
+_JAIL_SIGNALS = _signals("SIGSYS")
+_CRASH_SIGNALS = _signals("SIGSEGV", "SIGBUS", "SIGABRT", "SIGILL", "SIGFPE", "SIGTRAP")
+_OUTSIDE_SIGNALS = _signals("SIGKILL", "SIGTERM")
+_WINDOWS_TERMINATED = 1
+"""The exit code of a process that another one ended, on Windows. A worker of ours never exits with it."""
 
 
 def outcome_of_exit(returncode: int | None, *, wall: bool) -> Terminal:
-    """The outcome of an invocation whose worker process ended.
+    """The outcome of an invocation that was computing when its worker process ended.
 
     `returncode` is as in `subprocess` (negative: a signal), None if unknown. `wall`: the host killed the worker because
     its time was up; a signal of its own that came first still counts.
@@ -193,13 +208,15 @@ def outcome_of_exit(returncode: int | None, *, wall: bool) -> Terminal:
     if returncode is not None and returncode < 0:
         if -returncode in _CPU_SIGNALS:
             return CpuLimit(hard=True)
-        if -returncode == signal.SIGSYS:
+        if -returncode in _JAIL_SIGNALS:
             return JailViolation()
         if -returncode in _CRASH_SIGNALS:
             return EngineCrash(signal=-returncode)
     if wall:
         return WallLimit()
-    if returncode is None or returncode == -signal.SIGKILL or returncode == -signal.SIGTERM:
+    if returncode is None or -returncode in _OUTSIDE_SIGNALS:
+        return WorkerLost()
+    if sys.platform == "win32" and returncode == _WINDOWS_TERMINATED:
         return WorkerLost()
     if returncode == EXIT_MEMORY:
         return MemoryLimit()

@@ -9,7 +9,7 @@ from typing import Final, Generic, TypeAlias, TypeVar
 
 import msgspec
 
-from keep_sandbox.invocation import Invocation, MethodKind
+from keep_sandbox.invocation import Capabilities, Invocation, MethodKind
 from keep_sandbox.limits import Limits
 from keep_sandbox.outcomes import InvocationEnd, Kind
 
@@ -24,16 +24,46 @@ class _Frame(msgspec.Struct, frozen=True, tag=True, array_like=True, forbid_unkn
     pass
 
 
-# Host to worker. `call` counts the invocations of one worker from 1, so that a late answer is recognized.
+# Host to worker. A worker computes one turn after the other, in the order of these frames: `RunFrame`, `Inspect` and
+# `AnswerFrame` begin one. `call` counts the calls of one worker from 1, so that a late answer is recognized.
+
+
+class Source(_Frame, frozen=True):
+    """Keep the text of a script, for calls that name its number."""
+
+    script: int
+    text: str
+
+
+class Forget(_Frame, frozen=True):
+    """Drop the text of a script. Calls that run it go on."""
+
+    script: int
 
 
 class RunFrame(_Frame, frozen=True):
-    """Run a handler."""
+    """Run a handler of a script that the worker was given."""
 
     call: int
-    invocation: Invocation
-    limits: Limits
-    """The limits of this invocation. Those of the process were set when it was forked."""
+    script: int
+    handler: str
+    args: str
+    capabilities: Capabilities
+    now_ms: int
+    seed: int
+    limits: Limits | None
+    """The limits of this invocation, if they are not those that the worker was started with."""
+
+    def invocation(self, source: str) -> Invocation:
+        """The invocation, with the text of its script."""
+        return Invocation(
+            source=source,
+            handler=self.handler,
+            args=self.args,
+            capabilities=self.capabilities,
+            now_ms=self.now_ms,
+            seed=self.seed,
+        )
 
 
 class Inspect(_Frame, frozen=True):
@@ -53,19 +83,20 @@ class AnswerFrame(_Frame, frozen=True):
 
 
 class Abort(_Frame, frozen=True):
-    """The host refused a request: drop the script."""
+    """The host refused a request, or has no more use for the call: drop its script. Begins no turn."""
 
     call: int
 
 
-ToWorker: TypeAlias = RunFrame | Inspect | AnswerFrame | Abort
+ToWorker: TypeAlias = Source | Forget | RunFrame | Inspect | AnswerFrame | Abort
 
 
-# Worker to host.
+# Worker to host. All frames of a turn are of its call. `Waits`, `EndedFrame` or a mutation that ends the script is the
+# last one.
 
 
 class Ready(_Frame, frozen=True):
-    """The worker is jailed, and waits for its first invocation."""
+    """The worker has everything it needs, is jailed where it is to be, and waits for its first call."""
 
 
 class RequestFrame(_Frame, frozen=True):
@@ -85,6 +116,12 @@ class Logged(_Frame, frozen=True):
     line: str
 
 
+class Waits(_Frame, frozen=True):
+    """The turn has ended: the script waits for answers."""
+
+    call: int
+
+
 class EndedFrame(_Frame, frozen=True):
     """The script has ended."""
 
@@ -92,13 +129,8 @@ class EndedFrame(_Frame, frozen=True):
     ending: InvocationEnd
 
 
-class Idle(_Frame, frozen=True):
-    """The context of this call is freed; the worker waits for the next call."""
-
-    call: int
-
-
-FromWorker: TypeAlias = Ready | RequestFrame | Logged | EndedFrame | Idle
+CallFrame: TypeAlias = RequestFrame | Logged | Waits | EndedFrame
+FromWorker: TypeAlias = Ready | CallFrame
 
 
 # Host to zygote, and back. Each `Spawn` carries one descriptor: the worker's end of its socket.
@@ -158,15 +190,12 @@ class FrameReader(Generic[F]):
         self._decoder = decoder
         self._frame_bytes_max = frame_bytes_max
         self._buffer = bytearray()
+        self.frame_bytes = 0
+        """The length of the frame that was read last."""
 
     def feed(self, data: bytes) -> None:
         """Add received bytes."""
         self._buffer += data
-
-    @property
-    def is_empty(self) -> bool:
-        """True if no bytes are left over."""
-        return not self._buffer
 
     def next(self) -> F | None:
         """The next frame, or None until more bytes have come. Raises `BadFrame`."""
@@ -181,6 +210,7 @@ class FrameReader(Generic[F]):
         # A copy: with a view the buffer could not shrink while an exception still holds it.
         body = bytes(self._buffer[HEADER_BYTES:end])
         del self._buffer[:end]
+        self.frame_bytes = end
         return decode(body, self._decoder)
 
     def __iter__(self) -> Iterator[F]:

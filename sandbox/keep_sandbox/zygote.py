@@ -14,11 +14,9 @@ from typing import NoReturn
 
 import msgspec
 
-from keep_sandbox import jail
 from keep_sandbox.engine import Engine
-from keep_sandbox.limits import Limits
 from keep_sandbox.protocol import Exited, FrameReader, Kill, Spawn, Spawned, StartedFrame, encode, to_zygote
-from keep_sandbox.worker import serve
+from keep_sandbox.worker import WorkerOptions, serve_jailed
 
 _FRAME_BYTES_MAX = 4096
 
@@ -30,10 +28,7 @@ class ZygoteOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     """The descriptor of the control socket."""
     host: int
     """The process id of the host."""
-    mode: jail.Mode
-    limits: Limits
-    invocations: int
-    """The maximum number of invocations that a worker serves."""
+    workers: WorkerOptions
 
 
 class _Zygote:
@@ -104,13 +99,12 @@ class _Zygote:
 
     def _spawn(self, serial: int) -> None:
         descriptor = self._descriptors.pop(0)
-        options = self._options
         parent = os.getpid()
         pid = os.fork()
         if pid == 0:
             signal.set_wakeup_fd(-1)
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-            serve(descriptor, self._engine, options.limits, options.mode, parent, options.invocations)
+            serve_jailed(descriptor, self._engine, self._options.workers, parent)
         os.close(descriptor)
         self._workers[pid] = serial
         self._send(encode(Spawned(serial, pid)))

@@ -13,10 +13,10 @@ from keep_sandbox.protocol import (
     EndedFrame,
     FrameReader,
     FromWorker,
-    Idle,
     Logged,
     Ready,
     RequestFrame,
+    Waits,
     encode,
     from_worker,
 )
@@ -37,7 +37,7 @@ endings = (
 )
 frames: st.SearchStrategy[FromWorker] = st.one_of(
     st.just(Ready()),
-    st.builds(Idle, calls),
+    st.builds(Waits, calls),
     st.builds(Logged, calls, texts),
     st.builds(EndedFrame, calls, endings),
     st.builds(
@@ -55,7 +55,7 @@ values: st.SearchStrategy[Any] = st.recursive(
     max_leaves=8,
 )
 names = st.sampled_from(
-    ["Ready", "RequestFrame", "Logged", "EndedFrame", "Idle", "Run", "Abort", "Value", "ScriptError"]
+    ["Ready", "RequestFrame", "Logged", "EndedFrame", "Waits", "Run", "Abort", "Value", "ScriptError"]
 )
 
 

@@ -134,6 +134,8 @@ class TakenOverPool(SandboxPool):
         workflow_id: str,  # noqa: ARG002  # there is one
         invocation: Invocation,
         limits: Limits | None = None,
+        *,
+        owner: str = "",  # noqa: ARG002  # there is one
     ) -> AsyncIterator[Call]:
         # What it reserves, it reserves again when that is over, and is stopped for it: so only where it must.
         later = {"consumers.file.mutate", "consumers.file.next"} & set(self._plans)

@@ -167,12 +167,12 @@ class FrailPool(SandboxPool):
 
     @asynccontextmanager
     async def invoke(
-        self, workflow_id: str, invocation: Invocation, limits: Limits | None = None
+        self, workflow_id: str, invocation: Invocation, limits: Limits | None = None, *, owner: str = ""
     ) -> AsyncIterator[Call]:
         if (first := self.before.pop(invocation.handler, None)) is not None:
             await first()
         ends = self.ends[invocation.handler]
-        async with super().invoke(workflow_id, invocation, limits) as call:
+        async with super().invoke(workflow_id, invocation, limits, owner=owner) as call:
             yield Ended(call, ends.popleft()) if ends else call
 
 

@@ -230,7 +230,7 @@ async def test_an_item_that_was_open_when_its_handler_returned_is_left_failed(tm
 RETURNS_INSIDE_AN_ITEM = """
 import keep_sandbox.worker
 from keep_sandbox.outcomes import Kind, Value
-from keep_sandbox.protocol import EndedFrame, Idle, RequestFrame, RunFrame, encode
+from keep_sandbox.protocol import EndedFrame, RequestFrame, RunFrame, encode
 
 
 class Compromised(keep_sandbox.worker._Worker):
@@ -239,7 +239,6 @@ class Compromised(keep_sandbox.worker._Worker):
             return super()._receive(frame)
         self._write(encode(RequestFrame(frame.call, 1, Kind.ITEM_OPEN, "withItem", '{"id":"1","title":"One"}')))
         self._write(encode(EndedFrame(frame.call, Value(value="1"))))
-        self._write(encode(Idle(frame.call)))
 
 
 keep_sandbox.worker._Worker = Compromised

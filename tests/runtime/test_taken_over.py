@@ -33,12 +33,12 @@ TAKES_OVER = """
 /*python
 honest = super(Compromised, worker)._receive
 def obey(frame):
-    handler = frame.invocation.handler
+    handler = frame.handler
     if handler.endswith('.mutate'):
         say(protocol.encode(protocol.RequestFrame(frame.call, 1, Kind.MUTATION, 'bank.pay', '{"to":"attacker"}')))
     else:
         honest(frame)
-if frame.invocation.handler == 'producers.poll':
+if frame.handler == 'producers.poll':
     worker._receive = obey
 honest(frame)
 */
@@ -52,7 +52,7 @@ async def test_a_worker_that_a_version_took_over_has_no_part_in_the_next_one(
 ) -> None:
     monkeypatch.syspath_prepend(compromised.install(tmp_path))
     bank = Bank()
-    async with opened(bank, sandbox="jailed", grants="explicit") as box:
+    async with opened(bank, sandbox="jailed", sharing="none", grants="explicit") as box:
         await box.keep.deploy(SCRIPT, grants=[])
         await box.keep.wait_idle()
         # The very same script, to which a person now gives more.

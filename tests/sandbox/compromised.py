@@ -24,7 +24,7 @@ class Compromised(keep_sandbox.worker._Worker):
     def _receive(self, frame):
         if not isinstance(frame, protocol.RunFrame):
             return super()._receive(frame)
-        code = frame.invocation.source
+        code = self._sources[frame.script]
         if "/*python" in code:
             code = code.partition("/*python")[2].partition("*/")[0]
         exec(compile(code, "<attack>", "exec"), {**globals(), "worker": self, "frame": frame, "say": self._write})

@@ -9,7 +9,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from keep_actors.sandbox_pool import SandboxPool
+from keep_actors.sandbox_pool import PoolPolicy, SandboxPool
 from keep_sandbox import (
     Capabilities,
     CpuLimit,
@@ -54,7 +54,7 @@ FORBIDDEN = {
     "become root": "os.setuid(0)",
     "map executable memory": "mmap.mmap(-1, 4096, prot=mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC)",
     "make memory executable": "libc.mprotect(0, 4096, 7)",
-    "raise its limits": "resource.setrlimit(resource.RLIMIT_AS, (-1, -1))",
+    "raise its limits": "resource.setrlimit(resource.RLIMIT_DATA, (-1, -1))",
     "undo the filter": "libc.prctl(22, 0, 0, 0, 0)",
     "load a kernel program": "libc.syscall(321, 0, 0, 0)",
     "keep the death of its parent from it": "libc.prctl(1, 0, 0, 0, 0)",
@@ -103,8 +103,8 @@ async def test_what_a_worker_does_to_itself_is_told_apart() -> None:
     }
     async with SandboxPool.open() as pool:
         for code, expected in endings.items():
-            cpu_ms = 100 if isinstance(expected, CpuLimit) else 20_000
-            assert await run(pool, attack(f"worker._begin(1, {cpu_ms})\n{code}")) == expected
+            cpu_s = 0.1 if isinstance(expected, CpuLimit) else 20
+            assert await run(pool, attack(f"signal.setitimer(signal.ITIMER_PROF, {cpu_s})\n{code}")) == expected
 
 
 @pytest.mark.usefixtures("taken_over")
@@ -122,7 +122,7 @@ async def test_a_worker_that_says_nothing_is_ended_by_the_clock() -> None:
 
 @pytest.mark.usefixtures("taken_over")
 async def test_the_hosts_own_time_does_not_count_as_the_guests() -> None:
-    ask = "say(encode(protocol.RequestFrame(1, 1, Kind.READ, 'gmail.search', '{}')))\n"
+    ask = "say(encode(protocol.RequestFrame(1, 1, Kind.READ, 'gmail.search', '{}')) + encode(protocol.Waits(1)))\n"
     end = "os.read(3, 9999)\nsay(encode(protocol.EndedFrame(1, Value(value='1'))))"
     async with SandboxPool.open(limits=Limits(wall_ms=150)) as pool, pool.invoke("w", attack(ask + end)) as call:
         request = await call.next()
@@ -183,7 +183,10 @@ FORGED = {
     "a frame of the host's": "say(encode(protocol.Abort(1)))",
     "a frame of the zygote's": "say(encode(protocol.StartedFrame(1)))",
     "a second greeting": "say(encode(protocol.Ready()))",
-    "an end to nothing": "say(encode(protocol.Idle(1)))",
+    "a wait for nothing": "say(encode(protocol.Waits(1)))",
+    "a wait for another call": "say(encode(protocol.Waits(2)))",
+    "a request after it waits": "say(encode(protocol.RequestFrame(1, 1, Kind.READ, 'gmail.search', '1'))"
+    " + encode(protocol.Waits(1)) + encode(protocol.RequestFrame(1, 2, Kind.READ, 'gmail.search', '2')))",
     "an answer for another call": "say(encode(protocol.EndedFrame(2, Value(value='1'))))",
     "a value that is not JSON": "say(encode(protocol.EndedFrame(1, Value(value='{'))))",
     "a value with half a character": "say(encode(protocol.EndedFrame(1, Value(value='\"\\\\ud800\"'))))",
@@ -244,7 +247,7 @@ async def test_the_costliest_values_that_a_worker_can_send_do_not_delay_the_even
         for value in LARGE_VALUES:
             # What the loop's own thread computes, which is what it keeps others from; a busy machine adds to the rest.
             before = time.thread_time()
-            outcome = await run(pool, attack(f"say(encode(protocol.EndedFrame(1, Value(value={value}))))"))
+            outcome = await run(pool, attack(f"say(encode(protocol.EndedFrame(frame.call, Value(value={value}))))"))
             assert time.thread_time() - before < LOOP_DELAY_MAX_S
             assert isinstance(outcome, Value | ProtocolViolation)
 
@@ -265,21 +268,20 @@ async def test_random_bytes_from_a_worker_never_trouble_the_host() -> None:
 @pytest.mark.usefixtures("taken_over")
 async def test_nothing_that_a_worker_says_after_its_mutation_counts() -> None:
     code = (
-        "if frame.invocation.args == '[2]':\n"
+        "if frame.args == '[2]':\n"
         "    say(encode(protocol.EndedFrame(frame.call, Value(value=str(os.getpid())))))\n"
         "else:\n"
         "    say(encode(protocol.RequestFrame(1, 1, Kind.MUTATION, 'gmail.send', str(os.getpid()))))\n"
         "    say(encode(protocol.RequestFrame(1, 2, Kind.MUTATION, 'gmail.send', '{\"to\":2}')))\n"
         "    say(encode(protocol.Logged(1, 'AFTER')))\n"
         "    say(encode(protocol.EndedFrame(1, Value(value='1'))))\n"
-        "    say(encode(protocol.Idle(1)))\n"
     )
     async with SandboxPool.open() as pool:
         async with pool.invoke("w", invocation(code, args="[1]")) as call:
             mutation = await drive(call)
         assert isinstance(mutation, IssuedMutation)
         assert call.logs == []
-        # What it said beside is found when the worker is wanted again, and is the end of it.
+        # What it said beside is the end of it, and not the fault of the next.
         outcome = await run(pool, invocation(code, args="[2]"))
         assert isinstance(outcome, Value)
         assert outcome.value != mutation.params
@@ -289,23 +291,24 @@ STAYS = """
 def obey(frame):
     say(encode(protocol.RequestFrame(frame.call, 1, Kind.MUTATION, 'bank.pay', '{"to":"attacker"}')))
 worker._receive = obey
-say(encode(protocol.EndedFrame(frame.call, Value(value='1'))) + encode(protocol.Idle(frame.call)))
+say(encode(protocol.EndedFrame(frame.call, Value(value='1'))))
 """
-HONEST = "say(encode(protocol.EndedFrame(frame.call, Value(value='2'))) + encode(protocol.Idle(frame.call)))"
+HONEST = "say(encode(protocol.EndedFrame(frame.call, Value(value='2'))))"
+ALONE = PoolPolicy(sharing="none")
 BANK = Capabilities(connectors={"bank": {"pay": "mutation"}})
 
 
 @pytest.mark.usefixtures("taken_over")
-async def test_a_worker_that_a_script_took_over_does_not_meet_the_next_script() -> None:
-    async with SandboxPool.open() as pool:
+async def test_a_worker_that_a_script_took_over_does_not_meet_the_next_script_if_nothing_is_shared() -> None:
+    async with SandboxPool.open(policy=ALONE) as pool:
         assert await run(pool, attack(STAYS)) == Value(value="1")
         assert await run(pool, attack(HONEST, BANK)) == Value(value="2")
 
 
 @pytest.mark.usefixtures("taken_over")
 async def test_a_worker_is_gone_when_another_version_runs_even_if_the_script_is_the_same() -> None:
-    once = f"if frame.invocation.args == '[1]':{STAYS}".replace("\n", "\n    ") + f"\nelse:\n    {HONEST}"
-    async with SandboxPool.open() as pool:
+    once = f"if frame.args == '[1]':{STAYS}".replace("\n", "\n    ") + f"\nelse:\n    {HONEST}"
+    async with SandboxPool.open(policy=ALONE) as pool:
         assert await run(pool, invocation(once, args="[1]")) == Value(value="1")
         pool.drop_workers("w")
         assert await run(pool, invocation(once, args="[2]", capabilities=BANK)) == Value(value="2")
@@ -314,7 +317,7 @@ async def test_a_worker_is_gone_when_another_version_runs_even_if_the_script_is_
 @pytest.mark.skipif(sys.platform != "linux", reason="reads a process's memory as Linux shows it")
 async def test_no_process_holds_the_data_of_another_workflow() -> None:
     secret = "mellifluous-quagga-" * 3
-    async with SandboxPool.open() as pool:
+    async with SandboxPool.open(policy=ALONE) as pool:
         async with pool.invoke("a", prepare("return ev.secret.length", args=f'[{{"secret":"{secret}"}}]')) as call:
             await drive(call)
             own = call.worker.pid if hasattr(call, "worker") else None

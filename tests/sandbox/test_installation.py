@@ -51,15 +51,24 @@ async def test_a_decoder_that_does_not_check_what_it_keeps_raw_is_refused(monkey
 
 def test_without_a_jail_the_weaker_mode_is_had_by_name_only(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("keep_sandbox.seccomp.is_supported", lambda: False)
-    with pytest.raises(JailUnavailable, match="weak"):
+    with pytest.raises(JailUnavailable, match="wasm"):
         jail_module.check_available("jailed")
-    jail_module.check_available("weak")
+    jail_module.check_available("wasm")
 
 
 @pytest.mark.anyio
-@pytest.mark.skipif(sys.platform == "win32", reason="workers are forked")
-async def test_the_weak_mode_keeps_its_limits() -> None:
-    async with SandboxPool.open(mode="weak", limits=Limits(fuel=400_000_000, cpu_hard_ms=500)) as pool:
+async def test_the_mode_that_was_called_weak_is_refused_with_its_new_name() -> None:
+    with pytest.raises(ValueError, match='called "wasm" now'):
+        async with SandboxPool.open(mode="weak"):  # type: ignore[arg-type]
+            pass
+    with pytest.raises(ValueError, match="not 'strong'"):
+        async with SandboxPool.open(mode="strong"):  # type: ignore[arg-type]
+            pass
+
+
+@pytest.mark.anyio
+async def test_the_mode_without_a_jail_keeps_its_limits() -> None:
+    async with SandboxPool.open(mode="wasm", limits=Limits(fuel=400_000_000, cpu_hard_ms=500)) as pool:
         assert await run(pool, prepare("return (await ctx.gmail.search({})).length")) == Value(value="2")
         assert isinstance(await run(pool, prepare("ctx.gmail.send({}); for(;;);")), IssuedMutation)
         for body in ("for(;;);", "new Array(2**32-1).join()"):

@@ -18,12 +18,14 @@ import pytest
 
 from keep_actors.sandbox_pool import PoolPolicy, SandboxPool, SandboxUnavailable
 from keep_sandbox import Limits, Request, Value, WorkerLost
+from keep_sandbox.worker import WorkerOptions
 from keep_sandbox.zygote import ZygoteOptions
 from tests.sandbox.world import drive, needs_jail, prepare, run
 
 pytestmark = [pytest.mark.anyio, needs_jail]
 
 PATIENT = Limits(fuel=160_000_000_000, cpu_hard_ms=20_000)
+ALONE = PoolPolicy(sharing="none")
 FINE = Value(value="2")
 HEALTHY = prepare("return (await ctx.gmail.search({})).length")
 
@@ -219,7 +221,8 @@ def test_a_zygote_whose_host_was_killed_as_it_started_ends_without_a_word() -> N
         host.wait()
     ours, control = socket.socketpair()
     with ours, control:
-        options = ZygoteOptions(control=control.fileno(), host=host.pid, mode="jailed", limits=Limits(), invocations=1)
+        workers = WorkerOptions(limits=Limits(), invocations=1, calls=1)
+        options = ZygoteOptions(control=control.fileno(), host=host.pid, workers=workers)
         command = [sys.executable, "-m", "keep_sandbox.zygote", msgspec.json.encode(options).decode()]
         ended = subprocess.run(command, pass_fds=[control.fileno()], capture_output=True, text=True, check=False)
     assert (ended.returncode, ended.stderr) == (0, "")
@@ -233,8 +236,8 @@ async def test_a_worker_serves_a_bounded_number_of_invocations() -> None:
         assert pool.stats.spawned >= before + 2
 
 
-async def test_a_worker_belongs_to_one_workflow() -> None:
-    async with SandboxPool.open() as pool:
+async def test_a_worker_belongs_to_one_workflow_if_nothing_is_shared() -> None:
+    async with SandboxPool.open(policy=ALONE) as pool:
         seen: dict[str, set[int]] = {}
         for workflow_id in "abcabcabc":
             async with pool.invoke(workflow_id, HEALTHY) as call:
@@ -243,8 +246,8 @@ async def test_a_worker_belongs_to_one_workflow() -> None:
         assert sum(map(len, seen.values())) == len(set().union(*seen.values())) == 3
 
 
-async def test_a_worker_belongs_to_one_script_of_its_workflow() -> None:
-    async with SandboxPool.open() as pool:
+async def test_a_worker_belongs_to_one_script_of_its_workflow_if_nothing_is_shared() -> None:
+    async with SandboxPool.open(policy=ALONE) as pool:
         seen: dict[str, set[int]] = {}
         for body in ["return 1", "return 2"] * 3:
             async with pool.invoke("w", prepare(body)) as call:
@@ -254,7 +257,7 @@ async def test_a_worker_belongs_to_one_script_of_its_workflow() -> None:
 
 
 async def test_dropped_workers_are_ended_and_busy_ones_end_with_what_they_do() -> None:
-    async with SandboxPool.open() as pool:
+    async with SandboxPool.open(policy=ALONE) as pool:
         async with pool.invoke("w", HEALTHY) as call:
             await drive(call)
             idle = call.worker  # type: ignore[attr-defined]
@@ -284,20 +287,22 @@ async def test_a_worker_that_is_idle_for_long_is_ended() -> None:
 
 
 async def test_of_too_many_idle_workers_the_longest_idle_goes_first() -> None:
-    async with SandboxPool.open(policy=PoolPolicy(kept_max=2)) as pool:
+    async with SandboxPool.open(policy=PoolPolicy(kept_max=2, sharing="none")) as pool:
         for workflow_id in "abc":
             await run(pool, HEALTHY, workflow_id=workflow_id)
         assert pool.stats.kept == 2
 
 
 @pytest.mark.parametrize("body", ["for(;;);", "const f=()=>f(); f()", "for(;;) ctx.gmail.search({})"])
-async def test_a_worker_is_not_used_again_after_a_limit(body: str) -> None:
+async def test_a_limit_inside_the_engine_does_not_cost_a_worker(body: str) -> None:
     async with SandboxPool.open(limits=Limits(fuel=240_000_000)) as pool:
         async with pool.invoke("w", prepare(body)) as call:
             while isinstance(await call.next(), Request):
                 pass
-        assert pool.stats.kept == 0
-        assert await run(pool, HEALTHY) == FINE
+            worker = call.worker  # type: ignore[attr-defined]
+        async with pool.invoke("w", HEALTHY) as call:
+            assert await drive(call) == FINE
+            assert call.worker is worker  # type: ignore[attr-defined]
 
 
 async def test_leaving_an_invocation_early_drops_the_script() -> None:
@@ -345,7 +350,7 @@ async def test_more_invocations_than_are_allowed_at_a_time_wait_their_turn() -> 
 
         async def one(workflow_id: str) -> None:
             outcomes.append(await run(pool, HEALTHY, workflow_id=workflow_id))
-            assert pool.stats.busy <= 2
+            assert pool.stats.calls <= 2
 
         for number in range(10):
             tasks.start_soon(one, f"w{number}")

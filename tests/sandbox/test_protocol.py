@@ -18,12 +18,13 @@ from keep_sandbox.protocol import (
     EndedFrame,
     FrameReader,
     FromWorker,
-    Idle,
     Logged,
     Ready,
     RequestFrame,
     RunFrame,
+    Source,
     ToWorker,
+    Waits,
     encode,
     from_worker,
     to_worker,
@@ -44,11 +45,11 @@ json_values = st.recursive(
     max_leaves=8,
 )
 names = st.sampled_from(
-    ["Ready", "RequestFrame", "Logged", "EndedFrame", "Idle", "RunFrame", "Abort", "Exited", "", "x"]
+    ["Ready", "RequestFrame", "Logged", "EndedFrame", "Waits", "RunFrame", "Abort", "Exited", "", "x"]
 )
 frames: st.SearchStrategy[FromWorker] = st.one_of(
     st.just(Ready()),
-    st.builds(Idle, st.integers(0, 3)),
+    st.builds(Waits, st.integers(0, 3)),
     st.builds(Logged, st.integers(0, 3), st.text(max_size=50)),
     st.builds(
         EndedFrame, st.integers(0, 3), st.builds(Value, value=st.sampled_from(["1", "{", "[[[[", '"\\ud800"', ""]))
@@ -177,10 +178,12 @@ def test_a_length_that_cannot_be_is_refused_before_anything_is_kept(length: int)
         reader.next()
 
 
-def test_a_worker_obeys_four_words_and_says_five() -> None:
+def test_a_worker_obeys_six_words_and_says_five() -> None:
     # Each of them is used by the runtime: what only tests used is a door that nobody watches.
-    assert {each.__name__ for each in get_args(ToWorker)} == {"RunFrame", "Inspect", "AnswerFrame", "Abort"}
-    assert {each.__name__ for each in get_args(FromWorker)} == {"Ready", "RequestFrame", "Logged", "EndedFrame", "Idle"}
+    obeys = {"Source", "Forget", "RunFrame", "Inspect", "AnswerFrame", "Abort"}
+    assert {each.__name__ for each in get_args(ToWorker)} == obeys
+    says = {"Ready", "RequestFrame", "Logged", "Waits", "EndedFrame"}
+    assert {each.__name__ for each in get_args(FromWorker)} == says
     body = msgspec.msgpack.encode(["Reject", 1, 1, "no"])
     reader = FrameReader(to_worker, FRAME_BYTES_MAX)
     reader.feed(len(body).to_bytes(4, "big") + body)
@@ -192,6 +195,40 @@ def test_what_the_host_sends_is_what_a_worker_reads() -> None:
     invocation = Invocation(
         source="é😀", handler="producers.a", args="[1]", capabilities=Capabilities(peek=True), now_ms=2**53, seed=-1
     )
+    order = RunFrame(1, 7, "producers.a", "[1]", Capabilities(peek=True), 2**53, -1, None)
+    sent = [
+        Source(7, "é😀"),
+        order,
+        RunFrame(2, 7, "jobs.b", "[]", Capabilities(), 0, 0, LIMITS),
+        AnswerFrame(1, 2, "{}"),
+    ]
     reader = FrameReader(to_worker, 1 << 20)
-    reader.feed(encode(RunFrame(1, invocation, LIMITS)) + encode(AnswerFrame(1, 2, "{}")))
-    assert list(reader) == [RunFrame(1, invocation, LIMITS), AnswerFrame(1, 2, "{}")]
+    reader.feed(b"".join(map(encode, sent)))
+    assert list(reader) == sent
+    assert order.invocation("é😀") == invocation
+
+
+def test_a_script_that_waits_for_nothing_is_refused() -> None:
+    # Its time does not count while it waits, so it would wait for ever.
+    with pytest.raises(Violation, match="waits for nothing"):
+        Conversation(1, GMAIL, LIMITS).receive(Waits(1))
+
+
+def test_a_script_may_wait_for_answers_that_are_under_way() -> None:
+    conversation = Conversation(1, GMAIL, LIMITS)
+    for number in (1, 2):
+        conversation.receive(RequestFrame(1, number, Kind.READ, "gmail.search", "{}"))
+    assert conversation.answered(1)
+    assert conversation.answered(2)
+    # The worker had not read either when it wrote this; each of the two answers is a turn of its own.
+    conversation.receive(Waits(1))
+    conversation.receive(Waits(1))
+    with pytest.raises(Violation, match="waits for nothing"):
+        conversation.receive(Waits(1))
+
+
+def test_the_bytes_of_a_call_are_counted_over_all_its_frames() -> None:
+    conversation = Conversation(1, GMAIL, LIMITS)
+    conversation.receive(Logged(1, "x"), LIMITS.invocation_bytes)
+    with pytest.raises(Violation, match="bytes"):
+        conversation.receive(Logged(1, "x"), 1)

@@ -41,7 +41,7 @@ def descriptors(pid: int | str = "self") -> int:
 # On one backend: the pool's own bookkeeping is the same on both, and the other tests run on both.
 @pytest.mark.parametrize("anyio_backend", ["asyncio"])
 async def test_ten_thousand_invocations_leave_memory_descriptors_and_processes_as_they_were() -> None:
-    async with SandboxPool.open(policy=PoolPolicy(spares=2, invocations_max=150)) as pool:
+    async with SandboxPool.open(policy=PoolPolicy(spares=2, invocations_max=150, sharing="none")) as pool:
 
         async def invoke(count: int, workflow_id: str) -> None:
             for number in range(count):
