@@ -133,8 +133,8 @@ class WorkerCall:
     async def answer(self, request_id: int, value: str) -> None:
         """Give a request its answer, as JSON text."""
         _check_answer(value, self._limits)
-        if self._conversation.answered(request_id):
-            assert self.worker is not None, "a request comes from a worker"
+        # A worker that was lost meanwhile gets no answer: `next` tells.
+        if self.worker is not None and self._conversation.answered(request_id):
             self.worker.begin_turn(self._number)
             self.worker.send(encode(AnswerFrame(self._number, request_id, value)))
             await self.worker.room()

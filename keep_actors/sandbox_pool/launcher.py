@@ -16,7 +16,7 @@ import anyio
 import anyio.to_thread
 import msgspec
 
-from keep_actors.sandbox_pool.spawner import END_TIMEOUT_S, EXIT_REPORT_TIMEOUT_S, OnQuiet, child_environment
+from keep_actors.sandbox_pool.spawner import END_TIMEOUT_S, EXIT_REPORT_TIMEOUT_S, OnDone, child_environment
 from keep_actors.sandbox_pool.worker import Worker
 from keep_sandbox.compiled import machine_code
 from keep_sandbox.spawned import SpawnedOptions
@@ -26,9 +26,9 @@ from keep_sandbox.worker import WorkerOptions
 class Launcher:
     """Starts workers and kills them. They end by themselves when this process has ended."""
 
-    def __init__(self, options: WorkerOptions, on_quiet: OnQuiet) -> None:
+    def __init__(self, options: WorkerOptions, on_done: OnDone) -> None:
         self._options = options
-        self._on_quiet = on_quiet
+        self._on_done = on_done
         self._last_serial = 0
         self._processes: dict[Worker, subprocess.Popen[bytes]] = {}
         self.is_up = True
@@ -54,7 +54,7 @@ class Launcher:
             return None
         ours, theirs = socket.socketpair()
         self._last_serial += 1
-        worker = Worker(self._last_serial, ours, self._options.limits, self._on_quiet)
+        worker = Worker(self._last_serial, ours, self._options.limits, self._on_done)
         launch = partial(_launched, theirs, self._options)
         with theirs:
             # Shielded: otherwise a started process might be lost, and not waited for.

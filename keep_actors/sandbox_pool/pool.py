@@ -78,8 +78,9 @@ class _Team:
 
     def change(self) -> None:
         """Wake the calls that wait for a worker."""
-        self.changed.set()
-        self.changed = anyio.Event()
+        if self.waiting:
+            self.changed.set()
+            self.changed = anyio.Event()
 
 
 class SandboxPool:
@@ -91,7 +92,7 @@ class SandboxPool:
         self._policy = policy
         self._run_sync = run_sync
         self._slots = anyio.Semaphore(policy.concurrent_max)
-        self._staff = Staff("jailed" if mode == "jailed" else "wasm", limits, policy, self._quiet, self._ended)
+        self._staff = Staff("jailed" if mode == "jailed" else "wasm", limits, policy, self._done, self._ended)
         self._teams: dict[Group, _Team] = {}
         self._placed = 0
 
@@ -312,13 +313,14 @@ class SandboxPool:
             self._staff.kill(worker)
         self._change(worker)
 
-    def _quiet(self, worker: Worker) -> None:
-        """A worker has no call any more."""
-        worker.idle_since = anyio.current_time()
-        if worker.is_retired:
-            self._staff.kill(worker)
-        elif len(self._idle()) > self._policy.kept_max:
-            self._drop_longest_idle()
+    def _done(self, worker: Worker) -> None:
+        """A call of a worker is done, perhaps its last."""
+        if worker.calls == 0:
+            worker.idle_since = anyio.current_time()
+            if worker.is_retired:
+                self._staff.kill(worker)
+            elif len(self._idle()) > self._policy.kept_max:
+                self._drop_longest_idle()
         self._change(worker)
 
     def _ended(self, worker: Worker) -> None:

@@ -11,8 +11,8 @@ EXIT_REPORT_TIMEOUT_S: Final = 2
 """The time that the exit code of a worker is waited for once its socket is closed."""
 END_TIMEOUT_S: Final = 5
 
-OnQuiet: TypeAlias = Callable[[Worker], None]
-"""Called with a worker when its last call is done."""
+OnDone: TypeAlias = Callable[[Worker], None]
+"""Called with a worker when one of its calls is done."""
 
 _PASSED_ON: Final = (
     # Needed to start a Python that is not installed in the usual place.

@@ -36,13 +36,13 @@ class Staff:
         mode: Mode,
         limits: Limits,
         policy: PoolPolicy,
-        on_quiet: Callable[[Worker], None],
+        on_done: Callable[[Worker], None],
         on_end: Callable[[Worker], None],
     ) -> None:
         self._mode = mode
         self._limits = limits
         self._policy = policy
-        self._on_quiet = on_quiet
+        self._on_done = on_done
         self._on_end = on_end
         self._tasks: TaskGroup | None = None
         self._spawner: Spawner | None = None
@@ -172,9 +172,9 @@ class Staff:
             limits=self._limits, invocations=policy.invocations_max, calls=policy.calls_per_worker_max
         )
         if self._mode == "jailed":
-            self._spawner = await Zygote.start(options, self._on_quiet)
+            self._spawner = await Zygote.start(options, self._on_done)
         else:
-            self._spawner = Launcher(options, self._on_quiet)
+            self._spawner = Launcher(options, self._on_done)
         self._spawner_up.set()
         self._spare_wanted.set()
 

@@ -61,7 +61,7 @@ class Caller(Protocol):
 class Worker:
     """A worker. It takes calls while it `is_open`."""
 
-    def __init__(self, serial: int, sock: socket.socket, limits: Limits, on_quiet: "Callable[[Worker], None]") -> None:
+    def __init__(self, serial: int, sock: socket.socket, limits: Limits, on_done: "Callable[[Worker], None]") -> None:
         sock.setblocking(False)
         self.serial = serial
         self.pid: int | None = None
@@ -80,7 +80,7 @@ class Worker:
         self._is_over = False
         self._socket = sock
         self._reader: FrameReader[FromWorker] = FrameReader(from_worker, limits.frame_bytes)
-        self._on_quiet = on_quiet
+        self._on_done = on_done
         self._calls: dict[int, Caller] = {}
         self._turns = Turns()
         self._said_wrong = ""
@@ -283,8 +283,7 @@ class Worker:
         caller = self._calls[number]
         if caller.is_over or (caller.is_dropped and not self._turns.owes(number)):
             del self._calls[number]
-            if not self._calls:
-                self._on_quiet(self)
+            self._on_done(self)
 
     # Time.
 

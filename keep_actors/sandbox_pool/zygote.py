@@ -16,7 +16,7 @@ from keep_actors.sandbox_pool.link import Link
 from keep_actors.sandbox_pool.spawner import (
     END_TIMEOUT_S,
     EXIT_REPORT_TIMEOUT_S,
-    OnQuiet,
+    OnDone,
     SandboxUnavailable,
     child_environment,
 )
@@ -44,12 +44,12 @@ class Zygote:
     """A running zygote. `run` must be running, since it receives all reports."""
 
     def __init__(
-        self, process: "subprocess.Popen[bytes]", link: Link[FromZygote], options: WorkerOptions, on_quiet: OnQuiet
+        self, process: "subprocess.Popen[bytes]", link: Link[FromZygote], options: WorkerOptions, on_done: OnDone
     ) -> None:
         self._process = process
         self._link = link
         self._options = options
-        self._on_quiet = on_quiet
+        self._on_done = on_done
         self._workers: dict[int, Worker] = {}
         self._last_serial = 0
         self.is_up = True
@@ -65,7 +65,7 @@ class Zygote:
         return list(self._workers.values())
 
     @classmethod
-    async def start(cls, options: WorkerOptions, on_quiet: OnQuiet) -> "Zygote":
+    async def start(cls, options: WorkerOptions, on_done: OnDone) -> "Zygote":
         """Start a process that shares nothing with this one but a socket."""
         ours, theirs = socket.socketpair()
         link: Link[FromZygote] = Link(ours, FrameReader(from_zygote, _CONTROL_FRAME_BYTES_MAX))
@@ -78,7 +78,7 @@ class Zygote:
             raise
         finally:
             theirs.close()
-        zygote = cls(process, link, options, on_quiet)
+        zygote = cls(process, link, options, on_done)
         frame: FromZygote | None = None
         try:
             with anyio.move_on_after(_START_TIMEOUT_S):
@@ -115,7 +115,7 @@ class Zygote:
         """Fork a worker, which is not ready yet. Returns None if the zygote has ended."""
         ours, theirs = socket.socketpair()
         self._last_serial += 1
-        worker = Worker(self._last_serial, ours, self._options.limits, self._on_quiet)
+        worker = Worker(self._last_serial, ours, self._options.limits, self._on_done)
         with theirs:
             if not self.is_up or not self._link.send_now(encode(Spawn(worker.serial)), [theirs.fileno()]):
                 worker.close()
