@@ -38,6 +38,7 @@ SLOW: Final = (
     "tests/sandbox/test_lifecycle.py",
     "tests/supply/",
     "tests/torture/",
+    "tests/engine/",
     # Sweeps, seeds, random walks and scale.
     "tests/actors/test_always_answered.py",
     "tests/runtime/test_actor_crashes.py",

@@ -6,7 +6,8 @@
 //
 // No code of the script runs in here. The engine is asked for own properties only, of objects of two classes that have
 // no hooks: no getter, no trap of a proxy, no toJSON and no toString is ever called. So a value cannot change while it
-// is read, and what was checked once stays true until the end.
+// is read, and what was checked once stays true until the end. (Running out of memory makes an error, whose trace would
+// consult Error.prepareStackTrace and Error.stackTraceLimit: the prelude locks both.)
 //
 // The text, and what it takes to make it, come from the engine's allocator, so that the heap limit holds. A value that
 // does not fit is not plain either.

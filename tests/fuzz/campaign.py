@@ -70,7 +70,8 @@ def _in_its_own_process(name: str, seconds: float, number: int, corpus: Path) ->
             result = process.submit(try_for, name, seconds, number, corpus, current).result()
         except BrokenProcessPool:
             result = Result(name, 0, "The process ended.", _kept(target_named(name), _written(current), corpus))
-    tell(f"{name}: {f'FAILED, see {result.file}' if result.error else f'{result.tried:,} inputs, nothing found'}")
+    where = f"see {result.file}" if result.file else "see below"
+    tell(f"{name}: {f'FAILED, {where}' if result.error else f'{result.tried:,} inputs, nothing found'}")
     return result
 
 
@@ -80,6 +81,8 @@ def try_for(name: str, seconds: float, number: int, corpus: Path, current: Path)
     signal.signal(signal.SIGALRM, _took_too_long)
     faulthandler.dump_traceback_later(seconds + SHRINKING_S + 2 * ONE_INPUT_S, exit=True)
     target = target_named(name)
+    if reason := target.prepare():
+        return Result(name, 0, f"It cannot be tried here: {reason}")
     trial = _Trial(target, time.monotonic() + seconds, current)
     try:
         for file in sorted((corpus / name).glob("*")):

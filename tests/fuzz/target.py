@@ -32,6 +32,8 @@ class Target:
     """How the names of such files end."""
     examples: int = 200
     """How many are tried with every run of the tests: some seconds, not a minute."""
+    prepare: Callable[[], str] = str
+    """Builds what it needs. The reason why it cannot be tried here; nothing, if it can."""
 
     def __repr__(self) -> str:
         return self.name

@@ -5,7 +5,7 @@ from typing import Final
 
 from tests.fuzz.target import Target
 
-_NAMES: Final = ("frames", "control", "declaration", "maintainer_answer", "engine_json", "hostile_worker")
+_NAMES: Final = ("frames", "control", "declaration", "maintainer_answer", "engine_json", "plain_text", "hostile_worker")
 
 
 def targets() -> dict[str, Target]:

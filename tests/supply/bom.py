@@ -6,18 +6,19 @@ number, no versions that happen to be installed. A test fails as long as the fil
 
 import json
 import tomllib
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from cyclonedx.model import Property
+from cyclonedx.model import HashAlgorithm, HashType, Property
 from cyclonedx.model.bom import Bom, BomMetaData
-from cyclonedx.model.component import Component, ComponentScope
+from cyclonedx.model.component import Component, ComponentScope, ComponentType
 from cyclonedx.model.license import DisjunctiveLicense, LicenseExpression
 from cyclonedx.output.json import JsonV1Dot6
 from packageurl import PackageURL
 from packaging.requirements import Requirement
 
-from keep_sandbox.engine import ENGINE_VERSION
+from engine.build import lock
 
 ROOT: Final = Path(__file__).parents[2]
 FILE: Final = ROOT / "keep-actors.cdx.json"
@@ -36,11 +37,12 @@ LICENCES: Final = {
     "opentelemetry-api": "Apache-2.0",
     "opentelemetry-exporter-prometheus": "Apache-2.0",
     "opentelemetry-sdk": "Apache-2.0",
+    "platformdirs": "MIT",
     "prometheus-client": "Apache-2.0 AND BSD-2-Clause",
-    "quickjs-ng": "MIT",
     "tree-sitter": "MIT",
     "tree-sitter-javascript": "MIT",
     "tzdata": "Apache-2.0",
+    "wasmtime": "Apache-2.0 WITH LLVM-exception",
 }
 
 
@@ -71,6 +73,7 @@ def bill() -> str:
         purl=PackageURL("pypi", None, name, version),
         description=described["description"],
         licenses=[licence(described["license"])],
+        components=[engine()],
     )
     needed = [component(each, scope) for each, scope in requirements().items()]
     bom = Bom(metadata=BomMetaData(component=wheel), components=needed)
@@ -99,21 +102,49 @@ def component(requirement: Requirement, scope: ComponentScope) -> Component:
 def inside(requirement: Requirement) -> list[Component]:
     """Code of others that comes in a package: named, because its mistakes would be ours."""
     match requirement.name:
-        case "quickjs-ng":
-            # The version of the package is that of the engine, and one number more.
-            engine = ENGINE_VERSION.rpartition(".")[0]
-            source = PackageURL("github", "quickjs-ng", "quickjs", f"v{engine}")
-            return [
-                Component(name="QuickJS-ng", version=engine, bom_ref="engine", purl=source, licenses=[licence("MIT")])
-            ]
         case "apsw":
-            # So is that of APSW with SQLite's, whose version is that of the APSW that is installed.
+            # SQLite's version is that of the APSW that is installed, without its last number.
             allowed = Property(name=REQUIRES, value=str(requirement.specifier))
             source = PackageURL("generic", None, "sqlite")
             licences = [licence("blessing")]
             return [Component(name="SQLite", bom_ref="sqlite", purl=source, licenses=licences, properties=[allowed])]
         case _:
             return []
+
+
+def engine() -> Component:
+    """The engine in the wheel (`engine.wasm`), by its hash, and all that was compiled into it."""
+    locked = lock()
+    source, packages = locked["source"], locked["compilers"]
+    name, package = "keep_sandbox/engine.wasm", partial(PackageURL, "deb", "debian")
+    archive = HashType(alg=HashAlgorithm.SHA_256, content=source["sha256"])
+    compiled = [
+        # The version of the source distribution is that of the engine, and one number more.
+        Component(
+            name="QuickJS-ng",
+            version=source["engine"],
+            bom_ref="quickjs-ng",
+            purl=PackageURL("pypi", None, source["name"], source["version"]),
+            hashes=[archive],
+            licenses=[licence("MIT AND Unicode-3.0")],
+        ),
+        Component(
+            name="wasi-libc",
+            version=packages["wasi-libc"],
+            bom_ref="wasi-libc",
+            purl=package("wasi-libc", packages["wasi-libc"]),
+            licenses=[licence("MIT AND CC0-1.0 AND BSD-2-Clause")],
+        ),
+        Component(
+            name="compiler-rt",
+            version=packages["libclang-rt-14-dev-wasm32"],
+            bom_ref="compiler-rt",
+            purl=package("libclang-rt-14-dev-wasm32", packages["libclang-rt-14-dev-wasm32"]),
+            licenses=[licence("Apache-2.0 WITH LLVM-exception")],
+        ),
+    ]
+    result = HashType(alg=HashAlgorithm.SHA_256, content=locked["hashes"]["engine.wasm"])
+    return Component(name=name, type=ComponentType.FILE, bom_ref="engine", hashes=[result], components=compiled)
 
 
 def pinned(requirement: Requirement) -> str | None:

@@ -1,0 +1,2 @@
+// 1000 64 1
+(() => { const o = {}; o.list = [o]; return o })()
