@@ -1,9 +1,9 @@
 """The machine of a measurement: its disk, its memory, and fair timing."""
 
 import gc
+import mmap
 import os
 import platform
-import resource
 import statistics
 import sys
 import time
@@ -37,10 +37,14 @@ def fsync_us(folder: Path) -> float:
 
 
 def resident_bytes() -> int:
-    """The resident memory of this process; its peak where the system does not tell."""
+    """The resident memory of this process; its peak where the system does not tell; 0 if it tells neither."""
     statm = Path("/proc/self/statm")
     if statm.exists():
-        return int(statm.read_text().split()[1]) * resource.getpagesize()
+        return int(statm.read_text().split()[1]) * mmap.PAGESIZE
+    try:
+        import resource
+    except ImportError:
+        return 0  # Windows
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak if sys.platform == "darwin" else peak * 1024
 

@@ -26,6 +26,7 @@ SLOW: Final = (
     "tests/control/",
     "tests/crash/",
     "tests/fuzz/",
+    "tests/portability/",
     "tests/runtime/test_embedding.py",
     "tests/runtime/test_maintainer_over_http.py",
     "tests/runtime/test_notices_over_http.py",

@@ -210,5 +210,5 @@ def json_value(text: str, option: str) -> Any:
 def _login() -> str:
     try:
         return getpass.getuser()
-    except (KeyError, OSError):
+    except (ImportError, KeyError, OSError):
         raise click.UsageError("You have no login name here. Say who you are: --by WHO") from None

@@ -1,5 +1,6 @@
 """`keep run`: a runtime in a shell. Deploys scripts, shows the journal as it is written, ends in order when told to."""
 
+import asyncio
 import logging
 import signal
 import sys
@@ -27,7 +28,7 @@ from keep_actors.connectors import (
     ConnectorLoadError,
     ConnectorNotOpened,
 )
-from keep_actors.control.place import ControlUnavailable
+from keep_actors.control.place import NO_SOCKETS, ControlUnavailable, has_sockets
 from keep_actors.kernel import ActorError
 from keep_actors.permissions import PermissionsNeeded
 from keep_actors.sandbox_pool import SandboxUnavailable
@@ -52,6 +53,10 @@ _REFUSALS: Final = (
 """Refusals, which are no bugs: their text says what is wrong and what to do."""
 
 _PAGE: Final = 1_000
+_ENDS: Final = tuple(
+    signal.Signals[name] for name in ("SIGINT", "SIGTERM", "SIGBREAK") if name in signal.Signals.__members__
+)
+"""The signals that end it; SIGBREAK is the Ctrl-Break of Windows."""
 
 
 Grants: TypeAlias = Literal["declared"] | tuple[str, ...]
@@ -108,9 +113,8 @@ def _fit(_: click.Context, __: click.Parameter, name: str | None) -> str | None:
 )
 @click.option(
     "--control/--no-control",
-    default=True,
-    show_default=True,
-    help="Listen beside the database for the other commands, from this user and root.",
+    default=None,
+    help="Listen beside the database for the other commands, from this user and root. On where the system can.",
 )
 def run(
     files: tuple[Path, ...],
@@ -129,7 +133,7 @@ def run(
     as_json: bool,
     sandbox: PoolMode,
     sharing: Sharing,
-    control: bool,
+    control: bool | None,
 ) -> None:
     """Deploy scripts into a database and run what is in it.
 
@@ -162,6 +166,8 @@ def run(
     scripts = [(file, source_of(file)) for file in files]
     if not scripts and not db.exists():
         raise click.UsageError(f"There is no {db} yet. Name a script to deploy: keep run FILE.js --db {db}")
+    if control is None and not has_sockets():
+        remark(f"Nobody can talk to this runtime: {NO_SOCKETS}.")
     # The journal that is shown here has it all.
     logging.getLogger("keep_actors.news").setLevel(logging.CRITICAL)
     as_line = journal_json if as_json else journal_text
@@ -179,7 +185,8 @@ def run(
             drop=drop,
             move=move,
         )
-        waiting = anyio.run(_run, deploy, db, connectors, once, as_line, sandbox, sharing, control)
+        listens = has_sockets() if control is None else control
+        waiting = anyio.run(_run, deploy, db, connectors, once, as_line, sandbox, sharing, listens)
     except (ConnectorLoadError, ConnectorDefinitionError) as error:
         raise click.UsageError(str(error)) from None
     except (_Ended, *_REFUSALS) as error:
@@ -232,11 +239,19 @@ async def _run(
 
 async def _listen(work: anyio.CancelScope, *, task_status: anyio.abc.TaskStatus[None]) -> None:
     """Let the first signal end the work, and the second one the process."""
-    with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+    try:
+        with anyio.open_signal_receiver(*_ENDS) as signals:
+            task_status.started()
+            async for _ in signals:
+                break
+    except NotImplementedError:  # asyncio on Windows
+        came = anyio.Event()
+        wake = asyncio.get_running_loop().call_soon_threadsafe
+        for each in _ENDS:
+            signal.signal(each, lambda *_: wake(came.set))
         task_status.started()
-        async for _ in signals:
-            break
-    for each in (signal.SIGINT, signal.SIGTERM):
+        await came.wait()
+    for each in _ENDS:
         signal.signal(each, signal.SIG_DFL)
     remark("Ending: active runs finish …")
     work.cancel()

@@ -15,7 +15,7 @@ from keep_actors.api.commands import Command, StorageCommand
 from keep_actors.cli.exit_codes import Exit, Stopped
 from keep_actors.cli.terminal import json_line, plain, remark, show
 from keep_actors.control.client import CommandRefused, ControlClient, Lost
-from keep_actors.control.place import place_of
+from keep_actors.control.place import NO_SOCKETS, has_sockets, place_of
 from keep_storage.errors import Rejected, StorageError, StorageLost, StorageOwned
 from keep_storage.ids import wall_clock
 from keep_storage.ownership import owner_of
@@ -111,6 +111,8 @@ class WritePath:
         owner = owner_of(self.db)
         if owner is None:
             return f"No runtime is running on {self.db}. Start one: keep run --db {self.db} --connectors MODULE:NAME"
+        if not has_sockets():
+            return f"The runtime of {self.db} (process {owner}) cannot be talked to: {NO_SOCKETS}."
         return (
             f"The runtime of {self.db} (process {owner}) cannot be talked to: it does not listen at {self._place}. It "
             "has to be opened with control=True; if its socket is elsewhere, say where with --control."

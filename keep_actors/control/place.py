@@ -28,8 +28,21 @@ class ControlUnavailable(Exception):
     """There can be no control socket at this place. The text says why and what to do."""
 
 
+NO_SOCKETS: Final = (
+    "this system has no Unix sockets that Python knows, so a runtime cannot be talked to from another process. Ask it "
+    "with `Keep`, in its own process. Commands that only look (`keep status`, `keep attention`, …) read the file; "
+    "those that need no runtime, and `keep run FILE.js`, can be used once it has ended"
+)
+"""The reason why there is no control socket on a system, and what to do without."""
+
+
 class NoRuntimeThere(Exception):
     """No runtime listens at this place."""
+
+
+def has_sockets() -> bool:
+    """True if this system has the sockets for it, and the users that may use one."""
+    return hasattr(socket, "AF_UNIX") and hasattr(os, "geteuid")
 
 
 def place_of(database: Path) -> Path:
@@ -41,8 +54,10 @@ def place_of(database: Path) -> Path:
 async def listening(place: Path) -> "AsyncIterator[SocketListener]":
     """Listen at a place, for the block. A dead runtime's socket is replaced; a living one, or a file, is not.
 
-    At the end the socket is removed, unless another one has taken its place.
+    At the end the socket is removed, unless another one has taken its place. Raises `ControlUnavailable`.
     """
+    if not has_sockets():
+        raise ControlUnavailable(f"There is no control socket here: {NO_SOCKETS}. Open it without `control`.")
     import anyio  # here: a client loads no event loop
 
     _refuse_to_replace(place)
@@ -86,6 +101,8 @@ def connect(place: Path, trusted_uid: int, timeout_s: float) -> socket.socket:
     The listener must be this user's, root's, or that of `trusted_uid`, the owner of the database: it is told scripts
     and verdicts.
     """
+    if not has_sockets():
+        raise NoRuntimeThere(f"No runtime listens at {place}: {NO_SOCKETS}.")
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         connection.settimeout(timeout_s)

@@ -1,5 +1,6 @@
 """The account of a demo, from two files: the runtime's ledger and `outside.jsonl`. The runtime is not asked."""
 
+import signal
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import closing
@@ -37,6 +38,9 @@ _LEDGER: Final = Counter(
     ]
 )
 """Both files as they are at the end: every effect once, every event done, and one question open."""
+
+_KILLED: Final = -int(getattr(signal, "SIGKILL", -1))
+"""The exit code of a process that was killed. Windows has no signals: 1."""
 
 _NAMES: Final = {"mail": "mailbox", "sheets": "sheet", "bank": "bank", "courier": "courier"}
 _CHANGES: Final[Mapping[tuple[str, ...], tuple[str, str]]] = {
@@ -145,7 +149,7 @@ def problems(outside: "Counter[str]", ledger: "Counter[str]", exit_code: int, un
     for where, there, wanted in (
         ("outside", outside, _OUTSIDE),
         ("in the ledger", ledger, _LEDGER),
-        ("in the first life", killed, Counter(["exit code -9"])),
+        ("in the first life", killed, Counter([f"exit code {_KILLED}"])),
     ):
         for each in sorted((there - wanted) | (wanted - there)):
             yield f"{each}: {there[each]} time(s) {where}, and should be {wanted[each]}"

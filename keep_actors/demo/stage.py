@@ -1,6 +1,7 @@
 """The demo: start a runtime, kill it in the middle of a payment, start it again, compare, leave one question open."""
 
 import shlex
+import subprocess
 import sys
 import time
 from collections import Counter
@@ -23,6 +24,8 @@ PACE_S: Final = 0.8
 """How long a service takes to answer when a person reads along."""
 _WITHIN_S: Final = 50
 _LOOK_S: Final = 0.03
+_NEW_GROUP: Final = int(getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0))
+"""The counterpart of a session of its own, on Windows."""
 
 
 class DemoFailed(Exception):
@@ -112,7 +115,9 @@ class Stage:
         """
         command = [sys.executable, "-P", "-m", "keep_actors.demo.life", str(self._folder), str(self._pace_s)]
         with (self._folder / "runtime.log").open("ab") as log:
-            async with await anyio.open_process(command, stderr=log, start_new_session=True) as process:
+            async with await anyio.open_process(
+                command, stderr=log, start_new_session=True, creationflags=_NEW_GROUP
+            ) as process:
                 assert process.stdout is not None, "open_process makes a pipe"
                 try:
                     sandbox = (await process.stdout.receive()).decode().strip()

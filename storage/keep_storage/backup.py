@@ -28,14 +28,15 @@ def back_up(source: Path, target: Path, told: Callable[[int, int], None]) -> Doc
         if not report.is_healthy:
             problems = "; ".join(report.problems)
             raise StorageCorrupt(f"{source}: its copy is not healthy, and was not kept: {problems}")
-        _sync(partial)
+        _sync(partial, os.O_RDWR)  # Windows syncs only what may be written
         # A link, not a renaming: it refuses to replace a file that is there meanwhile.
         os.link(partial, target)
     except OSError as error:
         raise StorageUnavailable(f"{target} cannot be written: {error.strerror}.") from error
     finally:
         partial.unlink(missing_ok=True)
-    _sync(target.parent)
+    if hasattr(os, "O_DIRECTORY"):  # Windows opens no folder, and its file systems need no such sync
+        _sync(target.parent, os.O_DIRECTORY)
     return _named(report, target)
 
 
@@ -51,8 +52,8 @@ def _named(report: DoctorReport, target: Path) -> DoctorReport:
     )
 
 
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
+def _sync(path: Path, flags: int) -> None:
+    descriptor = os.open(path, flags)
     try:
         os.fsync(descriptor)
     finally:

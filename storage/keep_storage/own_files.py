@@ -11,8 +11,8 @@ from keep_storage.errors import StorageUnavailable
 PRIVATE: Final = 0o600
 """For the user that runs the runtime only."""
 
-_SAFELY: Final = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
-"""Neither through a link to somewhere else, nor waiting for the other end of a pipe."""
+_SAFELY: Final = sum(getattr(os, name, 0) for name in ("O_CLOEXEC", "O_NOFOLLOW", "O_NONBLOCK", "O_BINARY"))
+"""Neither through a link to somewhere else, nor waiting for the other end of a pipe; as far as the system has them."""
 
 
 def checked_mode(mode: int) -> int:
@@ -30,7 +30,7 @@ def make(path: Path, mode: int) -> None:
         # There already; or it cannot be made, and the next open says why.
         return
     try:
-        os.fchmod(descriptor, mode)
+        set_mode(descriptor, mode)
     finally:
         os.close(descriptor)
 
@@ -41,6 +41,8 @@ def open_own(path: Path, flags: int, database: Path) -> int:
     Raises `FileNotFoundError` without `O_CREAT`, and `StorageUnavailable` for a link, a pipe or another user's file.
     """
     try:
+        if not hasattr(os, "O_NOFOLLOW") and path.is_symlink():
+            raise OSError(errno.ELOOP, "a link")
         descriptor = os.open(path, flags | _SAFELY, PRIVATE)
     except FileNotFoundError:
         if flags & os.O_CREAT:
@@ -61,18 +63,20 @@ def open_own(path: Path, flags: int, database: Path) -> int:
 
 
 def _wrong_with(descriptor: int, database: Path) -> str | None:
-    found, user = os.fstat(descriptor), os.geteuid()
-    try:
-        owner = database.stat()
-    except OSError:
-        owner = None
-    if owner is not None and user == 0 and found.st_uid == 0 and owner.st_uid != 0:
-        # A file that root makes beside a database is for the owner of that, as SQLite does it with its own files.
-        os.fchown(descriptor, owner.st_uid, owner.st_gid)
+    found = os.fstat(descriptor)
     if not stat.S_ISREG(found.st_mode):
         return "is no plain file"
-    if found.st_uid not in (user, 0, user if owner is None else owner.st_uid):
-        return f"belongs to user {found.st_uid}, who does not own the database"
+    if hasattr(os, "geteuid"):
+        user = os.geteuid()
+        try:
+            owner = database.stat()
+        except OSError:
+            owner = None
+        if owner is not None and user == 0 and found.st_uid == 0 and owner.st_uid != 0:
+            # A file that root makes beside a database is for the owner of that, as SQLite does it with its own files.
+            os.fchown(descriptor, owner.st_uid, owner.st_gid)
+        if found.st_uid not in (user, 0, user if owner is None else owner.st_uid):
+            return f"belongs to user {found.st_uid}, who does not own the database"
     # It is written to: with a second name it may be something else altogether.
     return "has a second name (a hard link)" if found.st_nlink > 1 else None
 
@@ -87,8 +91,14 @@ def is_at(path: Path, descriptor: int) -> bool:
     return (there.st_dev, there.st_ino) == (here.st_dev, here.st_ino)
 
 
+def set_mode(descriptor: int, mode: int) -> None:
+    """Set the mode of an open file, where files have one. Windows has access lists: a file has that of its folder."""
+    if hasattr(os, "fchmod"):
+        os.fchmod(descriptor, mode)
+
+
 def narrow(descriptor: int, mode: int) -> None:
     """Take away what this mode does not give. Nothing is added to what an existing file has."""
     now = stat.S_IMODE(os.fstat(descriptor).st_mode)
     if now & ~mode:
-        os.fchmod(descriptor, now & mode)
+        set_mode(descriptor, now & mode)

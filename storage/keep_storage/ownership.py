@@ -4,21 +4,19 @@ It is a lock for writing, which only who may write the file can have: so a stran
 that kind, is neither taken for a runtime nor in the way of one.
 """
 
-import fcntl
 import os
-import struct
+import signal
 import time
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Final, Self
 
 from keep_storage.errors import StorageOwned, StorageUnavailable
-from keep_storage.own_files import PRIVATE, is_at, narrow, open_own
+from keep_storage.file_lock import LOCKS
+from keep_storage.own_files import PRIVATE, is_at, narrow, open_own, set_mode
 
 _TRIES: Final = 10
 _PAUSE_S: Final = 0.02
-_FLOCK: Final = "hhqqi4x"
-"""`struct flock`: type, whence, start, length, process."""
 _TEXT_MAX: Final = 200
 
 
@@ -42,16 +40,17 @@ class Ownership:
     def _signed(cls, descriptor: int, mode: int) -> Self:
         """Say who has it. Those whom the mode names may read it: to ask whether a runtime is running."""
         if os.fstat(descriptor).st_size == 0:
-            os.fchmod(descriptor, mode)
+            set_mode(descriptor, mode)
         narrow(descriptor, mode)
         os.ftruncate(descriptor, 0)
-        os.pwrite(descriptor, f"{os.getpid()}\n{_namespace()} {_started(os.getpid()) or 0}\n".encode(), 0)
+        os.lseek(descriptor, 0, os.SEEK_SET)
+        os.write(descriptor, f"{os.getpid()}\n{_namespace()} {_started(os.getpid()) or 0}\n".encode())
         return cls(descriptor)
 
     def give_up(self) -> None:
         """Let another runtime have the file. The lock file stays: removing it would race with the next owner."""
         if self._descriptor is not None:
-            os.close(self._descriptor)
+            LOCKS.close(self._descriptor)
             self._descriptor = None
 
 
@@ -62,7 +61,7 @@ def owner_of(path: Path) -> str | None:
     except FileNotFoundError:
         return None
     try:
-        if not _is_written(descriptor):
+        if not LOCKS.is_written(descriptor):
             return None
         pid, is_dead = _named_in(descriptor)
         # A child of a dead runtime may still hold its lock: that is no running runtime.
@@ -81,7 +80,7 @@ def _taken(lock: Path, database: Path) -> int | None:
     with ExitStack() as stack:
         descriptor = open_own(lock, os.O_RDWR | os.O_CREAT, database)
         stack.callback(os.close, descriptor)
-        if not _lock(descriptor, fcntl.F_WRLCK):
+        if not LOCKS.write(descriptor):
             _refuse_if_owned(descriptor, database)
             return _replaced(lock, descriptor, database)
         if not is_at(lock, descriptor):
@@ -91,7 +90,7 @@ def _taken(lock: Path, database: Path) -> int | None:
 
 
 def _refuse_if_owned(descriptor: int, database: Path) -> None:
-    if _is_written(descriptor):
+    if LOCKS.is_written(descriptor):
         pid, is_dead = _named_in(descriptor)
         ended = ", which has ended; something that it had started still has the file open: end that" if is_dead else ""
         raise StorageOwned(
@@ -106,13 +105,13 @@ def _replaced(lock: Path, old: int, database: Path) -> int | None:
     No other process can do the same. Our own lock for reading keeps every runtime from taking the old file, and the new
     one is locked under a name of its own, closed to strangers, before it gets into the old one's place.
     """
-    if not _lock(old, fcntl.F_RDLCK):
+    if not LOCKS.read(old):
         return None
     gate = lock.with_name(f"{lock.name}.new")
     with ExitStack() as stack:
         fresh = open_own(gate, os.O_RDWR | os.O_CREAT, database)
         stack.callback(os.close, fresh)
-        if not (_lock(fresh, fcntl.F_WRLCK) and is_at(gate, fresh)):
+        if not (LOCKS.write(fresh) and is_at(gate, fresh)):
             return None
         if not is_at(lock, old):
             gate.unlink()
@@ -122,37 +121,10 @@ def _replaced(lock: Path, old: int, database: Path) -> int | None:
         return fresh
 
 
-def _lock(descriptor: int, kind: int) -> bool:
-    """Of the open file, not of the process: it ends with the last descriptor, as `flock` does."""
-    try:
-        if _KNOWS_KINDS:
-            fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, struct.pack(_FLOCK, kind, os.SEEK_SET, 0, 0, 0))
-        else:
-            fcntl.flock(descriptor, (fcntl.LOCK_EX if kind == fcntl.F_WRLCK else fcntl.LOCK_SH) | fcntl.LOCK_NB)
-    except (BlockingIOError, PermissionError):
-        return False
-    return True
-
-
-def _is_written(descriptor: int) -> bool:
-    """True if another process has the lock for writing: a runtime."""
-    if _KNOWS_KINDS:
-        asked = struct.pack(_FLOCK, fcntl.F_RDLCK, os.SEEK_SET, 0, 0, 0)
-        kind: int = struct.unpack(_FLOCK, fcntl.fcntl(descriptor, fcntl.F_OFD_GETLK, asked))[0]
-        return kind != fcntl.F_UNLCK
-    is_free = _lock(descriptor, fcntl.F_RDLCK)
-    if is_free:
-        fcntl.flock(descriptor, fcntl.LOCK_UN)
-    return not is_free
-
-
-_KNOWS_KINDS: Final = hasattr(fcntl, "F_OFD_SETLK")
-"""Linux. Elsewhere `flock` has to do, for which who may read a file may lock it: there, the mode of the file is all."""
-
-
 def _named_in(descriptor: int) -> tuple[str, bool]:
     """The process that has signed, and whether it is certain that it is not there any more."""
-    pid, _, rest = os.pread(descriptor, _TEXT_MAX, 0).decode(errors="replace").partition("\n")
+    os.lseek(descriptor, 0, os.SEEK_SET)
+    pid, _, rest = os.read(descriptor, _TEXT_MAX).decode(errors="replace").partition("\n")
     namespace, _, started = rest.strip().partition(" ")
     if not (pid.isascii() and pid.isdigit() and len(pid) <= 10):
         return "unknown", False
@@ -174,6 +146,8 @@ def _is_gone(pid: int, started: int) -> bool:
     now = _started(pid)
     if now is not None:
         return now != started
+    if hasattr(signal, "CTRL_C_EVENT"):
+        return False  # Windows, where signal 0 is a Ctrl-C. No process there has the lock of another that has ended.
     try:
         os.kill(pid, 0)
     except ProcessLookupError:

@@ -77,7 +77,9 @@ def size_of(path: str) -> int:
         except OSError:
             continue
         # Not by looking for holes in it: to close a file ends the locks that SQLite has on it in this process.
-        size += min(found.st_size, _SPARE_BYTES + found.st_blocks * 512 * _COMPRESSED)
+        # Windows does not say what a file takes on the disk.
+        blocks = getattr(found, "st_blocks", found.st_size)
+        size += min(found.st_size, _SPARE_BYTES + blocks * 512 * _COMPRESSED)
     return size
 
 

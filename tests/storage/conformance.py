@@ -20,6 +20,7 @@ ABOUT_SQLITE: Final = frozenset(
         "test_crafted.py",
         "test_disk.py",
         "test_migrations.py",
+        "test_file_lock.py",
         "test_own_files.py",
         "test_schema.py",
         "test_store.py",

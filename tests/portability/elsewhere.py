@@ -1,0 +1,55 @@
+"""A folder on a system that lacks what Windows lacks: Python and `keep` as they are started there."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, Final
+
+from tests.cli.operating import KEEP, Shell
+
+ROOT: Final = Path(__file__).parents[2]
+PATH: Final = os.pathsep.join([str(Path(__file__).parent / "windows_like"), str(ROOT)])
+
+
+class Elsewhere(Shell):
+    """The shop of the tests of the command line, on such a system."""
+
+    def environment(self) -> dict[str, str]:
+        return os.environ | {"KEEP_DB": "keep.db", "LOGNAME": "olga", "PYTHONPATH": PATH}
+
+    def python(self, code: str, *words: str, timeout: float = 120) -> "subprocess.CompletedProcess[str]":
+        """Execute code in an interpreter of its own."""
+        command = [sys.executable, "-W", "error", "-c", code, *words]
+        return subprocess.run(
+            command,
+            cwd=self.folder,
+            env=self.environment(),
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=timeout,
+        )
+
+    def says(self, code: str, *words: str) -> str:
+        """The standard output of code that ends well."""
+        done = self.python(code, *words)
+        assert done.returncode == 0, (done.stdout, done.stderr)
+        return done.stdout
+
+    def begin(self, code: str, *words: str) -> "subprocess.Popen[str]":
+        """An interpreter that goes on until it is killed, or its standard input ends."""
+        command = [sys.executable, "-c", code, *words]
+        pipe: Any = subprocess.PIPE
+        return subprocess.Popen(
+            command, cwd=self.folder, env=self.environment(), stdin=pipe, stdout=pipe, stderr=pipe, text=True
+        )
+
+    def call(self, *words: str, **environment: str) -> "subprocess.CompletedProcess[str]":
+        return super().call(*words, **({"PYTHONPATH": PATH} | environment))
+
+    def start(self, *words: str) -> "subprocess.Popen[str]":
+        pipe: Any = subprocess.PIPE
+        return subprocess.Popen(
+            [KEEP, *words], cwd=self.folder, env=self.environment(), stdout=pipe, stderr=pipe, text=True
+        )
