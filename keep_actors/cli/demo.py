@@ -22,6 +22,8 @@ _BEGAN: Final = """Three workflows on one SQLite file, and services that misbeha
 _KILLED: Final = """The runtime is killed now: SIGKILL, process {pid} (exit {exit_code})
   the bank    {payment} is booked {outside} time(s)
   the ledger  {payment} is {ledger}: sent, and no answer is recorded"""
+_NO_JAIL: Final = "This machine has no jail for scripts. The engine is the only wall around them."
+_NO_PROCESSES: Final = "Scripts have no process of their own here. These can be trusted; others could not."
 _PAYMENTS: Final = """What happened, on both sides
   payment   amount    at the bank  in the ledger  how it is known"""
 _SURE: Final = "Nothing was repeated, and nothing was lost."
@@ -81,7 +83,7 @@ def _tell(step: str, /, **facts: Any) -> None:
             again = "" if facts["life"] == 1 else " again, on the same file"
             _show("\nA runtime starts{0} (process {pid}, sandbox {sandbox})".format(again, **facts), "cyan")
             if facts["sandbox"] != "jailed" and facts["life"] == 1:
-                show("  This machine has no jail for scripts. These can be trusted; others could not.")
+                show(f"  {_NO_PROCESSES if facts['sandbox'] == 'thread' else _NO_JAIL}")
         case "seen":
             line, colour = facts["line"], _TONES.get(facts["line"].tone)
             words = style(plain(line.words), colour) if colour else plain(line.words)

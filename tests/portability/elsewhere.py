@@ -1,4 +1,4 @@
-"""A folder on a system that lacks what Windows lacks: Python and `keep` as they are started there."""
+"""A folder on a system that lacks what Windows or macOS lacks: Python and `keep` as they are started there."""
 
 import os
 import subprocess
@@ -9,14 +9,17 @@ from typing import Any, Final
 from tests.cli.operating import KEEP, Shell
 
 ROOT: Final = Path(__file__).parents[2]
-PATH: Final = os.pathsep.join([str(Path(__file__).parent / "windows_like"), str(ROOT)])
 
 
 class Elsewhere(Shell):
     """The shop of the tests of the command line, on such a system."""
 
+    def __init__(self, folder: Path, system: str) -> None:
+        super().__init__(folder)
+        self._path = os.pathsep.join([str(Path(__file__).parent / system), str(ROOT)])
+
     def environment(self) -> dict[str, str]:
-        return os.environ | {"KEEP_DB": "keep.db", "LOGNAME": "olga", "PYTHONPATH": PATH}
+        return os.environ | {"KEEP_DB": "keep.db", "LOGNAME": "olga", "PYTHONPATH": self._path}
 
     def python(self, code: str, *words: str, timeout: float = 120) -> "subprocess.CompletedProcess[str]":
         """Execute code in an interpreter of its own."""
@@ -46,7 +49,7 @@ class Elsewhere(Shell):
         )
 
     def call(self, *words: str, **environment: str) -> "subprocess.CompletedProcess[str]":
-        return super().call(*words, **({"PYTHONPATH": PATH} | environment))
+        return super().call(*words, **({"PYTHONPATH": self._path} | environment))
 
     def start(self, *words: str) -> "subprocess.Popen[str]":
         pipe: Any = subprocess.PIPE

@@ -12,6 +12,7 @@ import pytest
 
 from keep_actors.sandbox_pool.pool import PoolMode
 from tests.portability.elsewhere import Elsewhere
+from tests.portability.programs import EMBEDDED, EVERY_MODULE, OWNER
 
 NO_SOCKETS = "this system has no Unix sockets that Python knows"
 IN_A_THREAD = ("--sandbox", "thread")
@@ -21,7 +22,7 @@ MODES = [mode for mode in get_args(PoolMode) if mode in ("wasm", "thread")]
 
 @pytest.fixture
 def shell(tmp_path: Path) -> Elsewhere:
-    return Elsewhere(tmp_path)
+    return Elsewhere(tmp_path, "windows_like")
 
 
 def test_the_simulation_lacks_what_windows_lacks(shell: Elsewhere) -> None:
@@ -47,64 +48,10 @@ print(killed.wait())
 
 
 def test_every_module_can_be_imported(shell: Elsewhere) -> None:
-    said = shell.says("""
-import importlib, pkgutil
-count = 0
-for name in ("keep_storage", "keep_sandbox", "keep_actors"):
-    for each in pkgutil.walk_packages(importlib.import_module(name).__path__, f"{name}."):
-        if not each.name.endswith("__main__"):
-            importlib.import_module(each.name)
-            count += 1
-print(count)
-""")
-    assert int(said) > 200
+    assert int(shell.says(EVERY_MODULE)) > 200
 
 
 # A runtime.
-
-EMBEDDED = """
-import sys
-import anyio
-import keep_actors
-
-SCRIPT = '''
-export default Keep.workflow({
-  name: "orders",
-  topics: { paid: {} },
-  consumers: {
-    ship: Keep.consumer({
-      subscribe: ["paid"],
-      async prepare(ctx) {
-        const [order] = await ctx.peek("paid", { limit: 1 });
-        if (!order) return { reservations: [] };
-        return { reservations: [{ topic: "paid", ids: [order.messageId] }], data: order.payload };
-      },
-      async mutate(ctx, prepared) { await ctx.shop.ship({ order: prepared.data }); },
-      async next(ctx, prepared, result) { return { shipped: result.status }; },
-    }),
-  },
-});
-'''
-
-class Shop(keep_actors.Connector):
-    name = "shop"
-
-    @keep_actors.mutation(identity=["order"])
-    async def ship(self, order: str) -> str:
-        print("ships", order)
-        return order
-
-async def main(sandbox):
-    async with keep_actors.open("keep.db", connectors=[Shop()], sandbox=sandbox) as keep:
-        await keep.deploy(SCRIPT, grants="declared", owner="ann")
-        await keep.publish("orders", "paid", message_id="o-1", title="Order o-1", payload="o-1")
-        await keep.wait_idle()
-        [event] = await keep.events("orders", "paid")
-        [call] = await keep.outputs("orders")
-        print(event.status, call.status, (await keep.workflow("orders")).owner)
-
-anyio.run(main, sys.argv[2], backend=sys.argv[1])
-"""
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -130,24 +77,6 @@ def test_a_control_socket_is_refused_in_words_that_say_what_to_do(shell: Elsewhe
 
 
 # One runtime per file.
-
-OWNER = """
-import sys
-from pathlib import Path
-from keep_storage import StorageOwned, Store
-from keep_storage.ownership import owner_of
-
-path = Path(sys.argv[1])
-try:
-    store = Store.open(path)
-except StorageOwned as error:
-    print("owned", owner_of(path), error)
-else:
-    print("mine", flush=True)
-    sys.stdin.read()
-    store.close()
-    print(owner_of(path), flush=True)
-"""
 
 
 def test_one_runtime_has_a_file_until_its_process_ends_however_it_ends(shell: Elsewhere) -> None:
