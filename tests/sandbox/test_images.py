@@ -14,7 +14,7 @@ from keep_sandbox.outcomes import InvocationEnd, Kind
 from keep_sandbox.wasm import Instance
 from tests.sandbox.world import Attack, attacks, gmail, invocation, prepare, prepare_script, trusted
 
-PRELUDE_SHA256 = "to be written"
+PRELUDE_SHA256 = "184b17b10551dbf2d25735a0e50c2a5cf3095cca9cd3e681b87ec718d96103e6"
 FAST = Limits(fuel=160_000_000)
 
 

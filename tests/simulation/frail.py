@@ -60,10 +60,10 @@ class FrailPool(SandboxPool):
 
     @asynccontextmanager
     async def invoke(
-        self, workflow_id: str, invocation: Invocation, limits: Limits | None = None
+        self, workflow_id: str, invocation: Invocation, limits: Limits | None = None, *, owner: str = ""
     ) -> AsyncIterator[Call]:
         """Run one handler."""
-        async with super().invoke(workflow_id, invocation, limits) as call:
+        async with super().invoke(workflow_id, invocation, limits, owner=owner) as call:
             yield FrailCall(call, lambda: self._strike(workflow_id))
 
     async def inspect(self, source: str, methods: Mapping[str, MethodKind] | None = None) -> Inspection:
