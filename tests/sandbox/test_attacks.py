@@ -1,9 +1,10 @@
-"""Every attack we know, against jailed workers, with the host's event loop watched."""
+"""Every attack we know, against workers with and without a jail, with the host's event loop watched."""
 
 import anyio
 import pytest
 
 from keep_actors.sandbox_pool import PoolPolicy, SandboxPool
+from keep_actors.sandbox_pool.pool import PoolMode
 from keep_sandbox import DEFAULT_LIMITS, Limits, Value
 from tests.sandbox.world import LOOP_DELAY_MAX_S, LoopWatch, attacks, drive, invocation, label, needs_jail, prepare, run
 
@@ -16,7 +17,10 @@ pytestmark = [pytest.mark.anyio, needs_jail]
     [("attacks.json", DEFAULT_LIMITS), ("further.json", Limits(fuel=960_000_000, cpu_hard_ms=1_000))],
     ids=["given", "further"],
 )
-async def test_every_attack_is_contained_and_none_delays_the_event_loop(name: str, limits: Limits) -> None:
+@pytest.mark.parametrize("mode", ["jailed", "wasm"])
+async def test_every_attack_is_contained_and_none_delays_the_event_loop(
+    name: str, limits: Limits, mode: PoolMode
+) -> None:
     escaped: list[str] = []
     waiting = attacks(name)
     assert len(waiting) >= 100
@@ -32,7 +36,7 @@ async def test_every_attack_is_contained_and_none_delays_the_event_loop(name: st
             if any("AFTER" in line for line in call.logs):
                 escaped.append(f"{attack.id}: went on after the end: {call.logs[:3]}")
 
-    async with SandboxPool.open(limits=limits) as pool, anyio.create_task_group() as watching:
+    async with SandboxPool.open(mode=mode, limits=limits) as pool, anyio.create_task_group() as watching:
         watching.start_soon(watch.run)
         async with anyio.create_task_group() as attacking:
             for _ in range(2):
