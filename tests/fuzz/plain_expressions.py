@@ -32,7 +32,7 @@ ODD: Final = [
     *("(() => { const a = [1, 2]; a.length = 9; return a })()", "(() => { const a = [1]; a.x = 2; return a })()"),
     *("(() => { const a = []; a[0] = a; return a })()", "(() => { const o = {}; o.o = {o}; return o })()"),
     "(() => { const s = {a: [1]}; return [s, s, {s}] })()",
-    "(() => { let s = []; for (let i = 0; i < 40; i++) s = [s, s]; return s })()",
+    "(() => { let s = []; for (let i = 0; i < 14; i++) s = [s, s]; return s })()",
     "(() => { let s = 0; for (let i = 0; i < 300; i++) s = [s]; return s })()",
     "(() => { const o = {}; for (let i = 0; i < 300; i++) o['m' + i] = undefined; return o })()",
     "(() => { const o = {}; for (let i = 0; i < 90; i++) o['m' + i] = undefined; return Array(90).fill(o) })()",
