@@ -8,9 +8,9 @@ import logging
 from collections import deque
 from collections.abc import Callable
 
-from keep_sandbox.engine import Guest, UnexpectedTrap, shared_engine
+from keep_sandbox.engine import Engine, Guest, UnexpectedTrap, shared_engine
 from keep_sandbox.invocation import Invocation
-from keep_sandbox.limits import TRUSTED_LIMITS, Limits
+from keep_sandbox.limits import DEFAULT_LIMITS, Limits
 from keep_sandbox.outcomes import (
     EngineCrash,
     InvocationEnd,
@@ -27,7 +27,8 @@ logger = logging.getLogger(__name__)
 class TrustedCall:
     """One invocation, driven by its caller: `next`, then `answer` or `refuse`, until the end."""
 
-    def __init__(self, invocation: Invocation, limits: Limits = TRUSTED_LIMITS) -> None:
+    def __init__(self, invocation: Invocation, limits: Limits = DEFAULT_LIMITS, engine: Engine | None = None) -> None:
+        self._engine = engine
         self.logs: list[str] = []
         self._invocation = invocation
         self._outcomes: deque[Outcome] = deque()
@@ -38,7 +39,7 @@ class TrustedCall:
     def next(self) -> Outcome:
         """Return the next request of the script, or its end. Blocks while the script runs."""
         if self._guest is None:
-            self._guest = guest = Guest(shared_engine(), self._limits)
+            self._guest = guest = Guest(self._engine or shared_engine(), self._limits)
             self._guarded(lambda: guest.run(self._invocation, self))
         assert self._outcomes, "the script waits for an answer, or has ended"
         outcome = self._outcomes.popleft()

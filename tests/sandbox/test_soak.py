@@ -99,3 +99,14 @@ def test_trusted_scripts_leave_nothing_behind() -> None:
         assert resident_bytes() - before < GROWTH_MAX_BYTES
     finally:
         gc.enable()
+
+
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+async def test_shared_workers_that_are_never_recycled_do_not_grow() -> None:
+    """`python -m tests.sandbox.soak` does the same a million times."""
+    from tests.sandbox.soak import growth, soak
+
+    readings = await soak(12_000, steps=4)
+    assert set(readings[0].resident) == set(readings[-1].resident) >= {"host", "worker 1", "worker 2"}
+    assert {name: size for name, size in growth(readings).items() if size >= GROWTH_MAX_BYTES} == {}
+    assert readings[-1].descriptors <= readings[0].descriptors
