@@ -32,7 +32,7 @@ MEASURES: Final = (
 LEAVES_OUT: Final = (
     "connectors, storage, and what a script itself computes",
     "many calls at a time in one worker; a machine with more cores",
-    "the native engine, which is not in the product any more: its figures below were measured on a machine of this kind",
+    "the native engine, which is no longer in the product: its figures below are from a machine of this kind",
 )
 NATIVE: Final = {
     "native engine, ms of CPU per invocation": "0.9 KB 1.78, 20 KB 2.85, 100 KB 7.7",
@@ -271,9 +271,13 @@ async def _memory() -> tuple[int, float]:
         for number in range(IMAGES_MAX + 6):
             await _invoke(pool, "w", _invocation(script(900, f"script {number}"), 1))
         (worker,) = pool.stats.worker_pids
-        lines = Path(f"/proc/{worker}/smaps_rollup").read_text().splitlines()
+        return IMAGES_MAX, _private_mb(worker)
+
+
+def _private_mb(pid: int) -> float:
+    lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
     kilobytes = sum(int(line.split()[1]) for line in lines if line.startswith(("Private_Dirty", "Private_Clean")))
-    return IMAGES_MAX, kilobytes / 1024
+    return kilobytes / 1024
 
 
 async def _invoke(pool: SandboxPool, workflow_id: str, invocation: Invocation) -> None:

@@ -317,7 +317,7 @@ EXPORT("init") void *init(uint32_t stack_bytes) {
   rt = JS_NewRuntime2(&heap, NULL);
   limit(UINT32_MAX, stack_bytes);
   ctx = JS_NewContext(rt);
-  plain_init(ctx);
+  if (plain_init(ctx) < 0) __builtin_trap();
   JSValue host = JS_NewObject(ctx);
   JS_SetPropertyFunctionList(ctx, host, host_functions, sizeof host_functions / sizeof host_functions[0]);
   JSValue global = JS_GetGlobalObject(ctx);

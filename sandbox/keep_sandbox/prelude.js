@@ -113,7 +113,8 @@
     let text;
     try {
       text = jsonText(root, function (key, value) {
-        left -= key.length + 1;
+        // No more than is written: an index is not, a name is.
+        left -= isArray(this) ? 1 : key.length + 1;
         if (typeof value === "string") left -= value.length + 2;
         else if (typeof value === "object") {
           if (value !== null) lookInside(trail, this, key, value, left);

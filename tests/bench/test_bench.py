@@ -79,13 +79,13 @@ def test_storage_tells_people_what_it_measures_and_which_goals_were_met(capsys: 
 def test_sandbox_prints_one_json_object_per_line(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sandbox, "QUICK", sandbox.Size(invocations=3, first=2))
+    monkeypatch.setattr(sandbox, "QUICK", sandbox.Size(invocations=3, first=2, crowd=3))
     assert main(["sandbox", "--quick", "--json"]) == 0
     about, *rest = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert about["leaves_out"]
     rows = [each for each in rest if "how" in each]
-    assert {each["how"] for each in rows} == {"kept", "one-shot", "thread"}
-    assert len(rows) == 3 * 2 * 3
+    assert {each["how"] for each in rows} == {"image", "loaded each time", "crowd, 3 by 3", "crowd, in turn", "thread"}
+    assert len(rows) == 10
     assert len([each for each in rest if "goal" in each]) == 3
 
 

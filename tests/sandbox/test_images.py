@@ -14,7 +14,7 @@ from keep_sandbox.outcomes import InvocationEnd, Kind
 from keep_sandbox.wasm import Instance
 from tests.sandbox.world import Attack, attacks, gmail, invocation, prepare, prepare_script, trusted
 
-PRELUDE_SHA256 = "184b17b10551dbf2d25735a0e50c2a5cf3095cca9cd3e681b87ec718d96103e6"
+PRELUDE_SHA256 = "6bdb2962e3e6b7d1c7961ba5d464ec57199f581f1e7284cdaddf9b6a34d1b1e4"
 FAST = Limits(fuel=160_000_000)
 
 
