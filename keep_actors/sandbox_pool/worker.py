@@ -105,7 +105,7 @@ class Worker:
         return self._turns.owes(number)
 
     def candidate(self, source: str) -> Candidate:
-        """What there is to know of it when a worker for this script is chosen."""
+        """This worker as a candidate for a call of this script."""
         computing_s = anyio.current_time() - self._turns.since if self._turns else 0.0
         scripts, ran_at = (len(self.shelf), self.shelf.ran_at(source)) if self.shelf is not None else (0, 0)
         return Candidate(len(self._turns), computing_s, len(self._calls), scripts, ran_at)

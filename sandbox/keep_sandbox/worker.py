@@ -9,7 +9,7 @@ import os
 import signal
 from collections.abc import Callable
 from functools import partial
-from typing import NoReturn, assert_never
+from typing import NoReturn, TypeAlias, assert_never
 
 import msgspec
 
@@ -41,8 +41,8 @@ _KEPT_BACK_BYTES = 1 << 18
 """The frames of a turn are written together, unless there are more bytes of them."""
 _HAS_TIMER = hasattr(signal, "setitimer")  # Windows has none
 
-Read = Callable[[int], bytes]
-Write = Callable[[memoryview], int]
+ReadBytes: TypeAlias = Callable[[int], bytes]
+WriteBytes: TypeAlias = Callable[[memoryview], int]
 
 
 class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -68,7 +68,7 @@ def serve_jailed(descriptor: int, engine: Engine, options: WorkerOptions, parent
         os._exit(code)
 
 
-def serve_spawned(read: Read, write: Write, engine: Engine, options: WorkerOptions) -> NoReturn:
+def serve_spawned(read: ReadBytes, write: WriteBytes, engine: Engine, options: WorkerOptions) -> NoReturn:
     """Run in a process of its own, with the limits that the system offers and without a jail."""
     code = EXIT_FAILED
     try:
@@ -78,7 +78,7 @@ def serve_spawned(read: Read, write: Write, engine: Engine, options: WorkerOptio
         os._exit(code)
 
 
-def _serve(read: Read, write: Write, engine: Engine, limits: Limits) -> int:
+def _serve(read: ReadBytes, write: WriteBytes, engine: Engine, limits: Limits) -> int:
     """Serve until the host closes the socket. Returns the exit code."""
     try:
         _Worker(read, write, engine, limits).run()
@@ -102,7 +102,7 @@ class _Running:
 class _Worker:
     """Also the sink of its guests: one of them computes at a time."""
 
-    def __init__(self, read: Read, write: Write, engine: Engine, limits: Limits) -> None:
+    def __init__(self, read: ReadBytes, write: WriteBytes, engine: Engine, limits: Limits) -> None:
         self._engine = engine
         self._read = read
         self._write_some = write

@@ -315,7 +315,7 @@ def test_a_machine_without_a_jail_is_told_so_and_has_its_demo(tmp_path: Path) ->
     )
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.count("This machine has no jail for scripts.") == 1
-    assert "--connectors keep_actors.demo:connectors --sandbox weak" in done.stdout
+    assert "--connectors keep_actors.demo:connectors --sandbox wasm" in done.stdout
 
 
 def test_who_stops_reading_ends_it(tmp_path: Path) -> None:
