@@ -9,7 +9,7 @@ from keep_actors.connectors import Catalog, Connector
 from keep_actors.kernel import WallTime
 from keep_actors.policy import Policy
 from keep_actors.sandbox_pool import SandboxPool
-from keep_actors.sandbox_pool.limits import limits_for
+from keep_actors.sandbox_pool.limits import RUN_LIMITS
 from keep_actors.sandbox_pool.pool import PoolMode
 from keep_sandbox.declaration import Problem
 
@@ -35,7 +35,7 @@ async def check_scripts(
     """Check each script. Without `connectors`, methods are not checked to exist, and are judged by their verbs."""
     kinds = Catalog(connectors).kinds() if connectors is not None else None
     found: list[Checked] = []
-    async with SandboxPool.open(mode=sandbox, limits=limits_for(sandbox)) as pool:
+    async with SandboxPool.open(mode=sandbox, limits=RUN_LIMITS) as pool:
         for source in sources:
             script = await admission.inspected(pool, source, kinds, "UTC", lambda _: Policy(), WallTime().now())
             uses = [use.name for use in script.inspection.uses]

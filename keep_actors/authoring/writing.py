@@ -10,14 +10,14 @@ from keep_actors.authoring.catalog_types import CatalogTypes
 from keep_actors.authoring.contract import contract
 from keep_actors.connectors import Catalog, Method
 from keep_actors.policy import Policy
-from keep_actors.sandbox_pool.limits import limits_for
+from keep_actors.sandbox_pool.limits import RUN_LIMITS
 from keep_sandbox.limits import FUEL_PER_MS
 from keep_storage.limits import MESSAGE_ID_CHARS_MAX, PEEK_DEFAULT, PEEK_MAX, TITLE_CHARS_MAX
 
 
 def writing_prompt(catalog: Catalog, policy: Policy | None = None, task: str = "") -> str:
     """The whole prompt, for these connectors."""
-    policy, limits = policy or Policy(), limits_for("jailed")
+    policy, limits = policy or Policy(), RUN_LIMITS
     prompt = _filled(
         _text("writing.md"),
         contract=contract(policy).rstrip(),

@@ -21,7 +21,7 @@ from keep_actors.permissions import Accepted
 from keep_actors.policy import Policy
 from keep_actors.runtime.assembly import assemble
 from keep_actors.sandbox_pool import SandboxPool
-from keep_actors.sandbox_pool.limits import limits_for
+from keep_actors.sandbox_pool.limits import RUN_LIMITS
 from keep_actors.sandbox_pool.policy import PoolPolicy, Sharing
 from keep_actors.sandbox_pool.pool import PoolMode
 from keep_actors.telemetry import Wanted, chosen
@@ -87,9 +87,7 @@ async def open(  # noqa: A001  # `keep_actors.open(...)` is how it is called
         reader = store.reader()
         stack.callback(reader.close)
         pool = await stack.enter_async_context(
-            SandboxPool.open(
-                mode=sandbox, limits=limits or limits_for(sandbox), policy=_pool_policy(pool_policy, sharing)
-            )
+            SandboxPool.open(mode=sandbox, limits=limits or RUN_LIMITS, policy=_pool_policy(pool_policy, sharing))
         )
         await stack.enter_async_context(catalog.opened())
         thread = WorkerThread()

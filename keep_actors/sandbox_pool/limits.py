@@ -4,13 +4,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from keep_actors.sandbox_pool.pool import PoolMode
-from keep_sandbox.limits import DEFAULT_LIMITS, TRUSTED_LIMITS, Limits
+from keep_sandbox.limits import DEFAULT_LIMITS
 
-_HOST_CALLS: Final = 2_000
-"""A script may publish a thousand events one by one, with a call for each."""
-
-
-def limits_for(mode: PoolMode) -> Limits:
-    """The limits of the sandbox, with more calls, for the events that a run may publish."""
-    return replace(TRUSTED_LIMITS if mode == "thread" else DEFAULT_LIMITS, host_calls=_HOST_CALLS)
+RUN_LIMITS: Final = replace(DEFAULT_LIMITS, host_calls=2_000)
+"""More calls than by default: a script may publish a thousand events one by one, with a call for each."""

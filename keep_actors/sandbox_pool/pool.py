@@ -5,7 +5,6 @@ there are cores; each has many calls that wait and one that computes. No process
 """
 
 import logging
-import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
@@ -16,7 +15,7 @@ import anyio.to_thread
 
 from keep_actors.sandbox_pool.call import Call, Inspecting, RunSync, ThreadCall, WorkerCall
 from keep_actors.sandbox_pool.placement import Group, Shelf, choose, group_of
-from keep_actors.sandbox_pool.policy import PoolPolicy, PoolStats
+from keep_actors.sandbox_pool.policy import PoolPolicy, PoolStats, usable_cores
 from keep_actors.sandbox_pool.spawner import SandboxUnavailable
 from keep_actors.sandbox_pool.staff import Staff
 from keep_actors.sandbox_pool.worker import Worker
@@ -25,7 +24,7 @@ from keep_sandbox.inspect import believed, inspect
 from keep_sandbox.invocation import Invocation, MethodKind
 from keep_sandbox.jail import check_available
 from keep_sandbox.json_text import check_decoder
-from keep_sandbox.limits import DEFAULT_LIMITS, TRUSTED_LIMITS, Limits
+from keep_sandbox.limits import DEFAULT_LIMITS, Limits
 from keep_sandbox.outcomes import (
     CallLimit,
     CpuLimit,
@@ -115,11 +114,9 @@ class SandboxPool:
         check_mode(mode)
         check_installation()
         check_decoder()
-        limits = limits or (TRUSTED_LIMITS if mode == "thread" else DEFAULT_LIMITS)
-        pool = cls(mode, limits, policy or PoolPolicy(), run_sync or _in_a_thread)
+        limits = limits or DEFAULT_LIMITS
+        pool = cls(mode, limits, policy or PoolPolicy(), run_sync or _Threads())
         if mode == "thread":
-            if time.timezone != 0 or time.daylight:
-                logger.warning("sandbox: scripts in threads see this process's time zone; workers see UTC")
             yield pool
             return
         check_available(mode)
@@ -376,8 +373,14 @@ def _is_harmless(terminal: Terminal | None) -> bool:
     return terminal is None or isinstance(terminal, _HARMLESS)
 
 
-async def _in_a_thread(function: Callable[[], T], /) -> T:
-    return await anyio.to_thread.run_sync(function)
+class _Threads:
+    """Runs scripts in as many threads as there are cores: more would only take turns."""
+
+    def __init__(self) -> None:
+        self._limiter = anyio.CapacityLimiter(usable_cores())
+
+    async def __call__(self, function: Callable[[], T], /) -> T:
+        return await anyio.to_thread.run_sync(function, limiter=self._limiter)
 
 
 def _inspection(outcome: Outcome) -> Inspection:

@@ -25,7 +25,7 @@ from keep_actors.notices.sink import chosen as chosen_sinks
 from keep_actors.permissions import Accepted
 from keep_actors.policy import Policy
 from keep_actors.sandbox_pool import SandboxPool
-from keep_actors.sandbox_pool.limits import limits_for
+from keep_actors.sandbox_pool.limits import RUN_LIMITS
 from keep_actors.sandbox_pool.policy import PoolPolicy
 from keep_actors.telemetry import Wanted, chosen
 from keep_actors.testing.fake import Fake
@@ -317,4 +317,4 @@ class Box:
 
 def _in_thread_mode(here: Here) -> SandboxPool:
     """Scripts run where everything runs, by the same rules as in a process of their own."""
-    return SandboxPool("thread", limits_for("thread"), PoolPolicy(), here)
+    return SandboxPool("thread", RUN_LIMITS, PoolPolicy(), here)

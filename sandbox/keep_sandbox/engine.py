@@ -43,7 +43,7 @@ ENGINE_VERSION: Final = "0.17.0.2"
 
 IMAGES_MAX: Final = 64
 """Images of scripts that an engine keeps; each takes about half a megabyte."""
-IDLE_MAX: Final = 4
+IDLE_MAX: Final = 16
 """Instances that an engine keeps while no guest has them."""
 
 _LINE_AFTER_SCRIPTS: Final = SCRIPT_LINES_MAX + 1
@@ -149,9 +149,8 @@ class Engine:
         loaded = instance.call("prelude", len(prelude), _LINE_AFTER_SCRIPTS)
         assert loaded == _LOADED, "the prelude loads"
         self.prelude: Final = Image(instance, self.seen(instance).heap_top)
-        self.prelude.restore(instance, is_new=not wasm.CAN_CLEAR)
+        self.give_back(instance, self.prelude, is_copied=True)
         self.declare_source: Final = _package_file("declare.js")
-        self._idle.append((instance, self.prelude))
 
     @property
     def image_count(self) -> int:
@@ -188,14 +187,20 @@ class Engine:
             instance = Instance(self._module)
             image.restore(instance, is_new=True)
         elif before is not image:
-            image.restore(instance, is_new=not wasm.CAN_CLEAR)
+            image.restore(instance)
         return instance
 
-    def give_back(self, instance: Instance, image: Image) -> None:
-        """Restore the memory of an instance that a guest has used, and keep it for the next one."""
+    def give_back(self, instance: Instance, image: Image, *, is_copied: bool = False) -> None:
+        """Restore the memory of an instance that a guest has used, and keep it for the next one.
+
+        `is_copied`: the image was just made from it, and nothing has run since.
+        """
         if not wasm.CAN_CLEAR:
             return  # a new instance costs less than to write zeros everywhere
-        image.restore(instance)
+        if is_copied:
+            image.clear_rest(instance)
+        else:
+            image.restore(instance)
         with self._lock:
             if len(self._idle) < IDLE_MAX:
                 self._idle.append((instance, image))
@@ -311,7 +316,7 @@ class Guest:
             # The top level saw neither the time nor a random number, so that this is its state at any time.
             image = Image(instance, engine.seen(instance).heap_top)
             engine.keep(source, self._limits, image)
-            engine.give_back(instance, image)
+            engine.give_back(instance, image, is_copied=True)
             return Known(image, is_loaded=True)
         engine.give_back(instance, engine.prelude)
         if result == _LOADED_TOUCHED:

@@ -53,12 +53,16 @@ class Image:
             and ctypes.string_at(at + self.size - mmap.PAGESIZE, mmap.PAGESIZE) == self._end
         )
 
+    def clear_rest(self, instance: Instance) -> None:
+        """Make everything zero that is not in the image. An instance that was just copied has the rest."""
+        wasm.clear(instance.address, self.first)
+        wasm.clear(instance.address + self.top, self.size - mmap.PAGESIZE - self.top)
+        instance.reset_stack()
+
     def restore(self, instance: Instance, *, is_new: bool = False) -> None:
         """Make the memory of the instance this image, whatever was in it, and reset its stack pointer."""
         at = instance.address
         if not is_new:
-            wasm.clear(at, self.first)
-            wasm.clear(at + self.top, self.size - mmap.PAGESIZE - self.top)
+            self.clear_rest(instance)
         ctypes.memmove(at + self.first, self._body, len(self._body))
         ctypes.memmove(at + self.size - mmap.PAGESIZE, self._end, mmap.PAGESIZE)
-        instance.reset_stack()

@@ -18,7 +18,7 @@ from keep_actors import Connector, MutationCall, mutation, read
 from keep_actors.connectors import Catalog
 from keep_actors.kernel import VirtualTime
 from keep_actors.sandbox_pool import Call, SandboxPool
-from keep_actors.sandbox_pool.limits import limits_for
+from keep_actors.sandbox_pool.limits import RUN_LIMITS
 from keep_actors.sandbox_pool.policy import PoolPolicy
 from keep_actors.testing.life import Here
 from keep_actors.testing.process import Process
@@ -125,7 +125,7 @@ class TakenOverPool(SandboxPool):
     """Inspects as always; every worker is taken over."""
 
     def __init__(self, here: Here, plans: Mapping[str, Plan]) -> None:
-        super().__init__("thread", limits_for("thread"), PoolPolicy(), here)
+        super().__init__("thread", RUN_LIMITS, PoolPolicy(), here)
         self._plans = plans
 
     @asynccontextmanager
@@ -140,7 +140,7 @@ class TakenOverPool(SandboxPool):
         # What it reserves, it reserves again when that is over, and is stopped for it: so only where it must.
         later = {"consumers.file.mutate", "consumers.file.next"} & set(self._plans)
         default = Plan(ends=TAKES_ONE if later else TAKES_NOTHING) if "prepare" in invocation.handler else Plan()
-        yield TakenOver(invocation, limits or limits_for("jailed"), self._plans.get(invocation.handler, default))
+        yield TakenOver(invocation, limits or RUN_LIMITS, self._plans.get(invocation.handler, default))
 
 
 async def live(attack: Attack) -> None:

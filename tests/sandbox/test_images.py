@@ -249,3 +249,16 @@ def test_no_stack_is_deep_enough_to_break_the_engine(engine: Engine) -> None:
 def test_a_trusted_script_has_real_limits() -> None:
     assert isinstance(trusted(prepare("for (;;);"), gmail, FAST).outcome, CpuLimit)
     assert isinstance(trusted(prepare("const a = []; for (;;) a.push(new Array(1e4).fill(1))")).outcome, MemoryLimit)
+
+
+def test_where_memory_cannot_be_cleared_every_invocation_has_a_new_instance(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on macOS and Windows."""
+    monkeypatch.setattr("keep_sandbox.wasm.CAN_CLEAR", False)
+    monkeypatch.setattr("keep_sandbox.wasm.clear", lambda *_: pytest.fail("it was cleared"))
+    engine = Engine(machine_code())
+    body = "globalThis.n = (globalThis.n ?? 0) + 1; return [n, Date.now()]"
+    endings = [run(engine, prepare(body))[0].ending for _ in range(3)]
+    assert endings == [trusted(prepare(body)).outcome] * 3
+    assert isinstance(run(engine, prepare("for (;;);"))[0].ending, CpuLimit)
+    assert list(idle(engine)) == []
+    assert engine.image_count == 2

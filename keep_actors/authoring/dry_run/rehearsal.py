@@ -42,7 +42,7 @@ from keep_actors.run.gate import ScriptPhase
 from keep_actors.run.machine import SAVES, RunMachine
 from keep_actors.run.state import At, RunFacts
 from keep_actors.sandbox_pool import SandboxPool
-from keep_actors.sandbox_pool.limits import limits_for
+from keep_actors.sandbox_pool.limits import RUN_LIMITS
 from keep_actors.sandbox_pool.pool import PoolMode
 from keep_actors.script import Script
 from keep_storage import reads
@@ -88,7 +88,7 @@ async def dry_run(
     async with AsyncExitStack() as stack:
         reader = open_reader(str(path))
         stack.callback(reader.close)
-        pool = await stack.enter_async_context(SandboxPool.open(mode=sandbox, limits=limits_for(sandbox)))
+        pool = await stack.enter_async_context(SandboxPool.open(mode=sandbox, limits=RUN_LIMITS))
         if call_reads:
             await stack.enter_async_context(looking.opened())
         rules = policy or Policy()
