@@ -15,7 +15,7 @@ import anyio.to_thread
 
 from keep_actors.sandbox_pool.call import Call, Inspecting, RunSync, ThreadCall, WorkerCall
 from keep_actors.sandbox_pool.placement import Group, Shelf, choose, group_of
-from keep_actors.sandbox_pool.policy import PoolPolicy, PoolStats, usable_cores
+from keep_actors.sandbox_pool.policy import PoolPolicy, PoolStats
 from keep_actors.sandbox_pool.spawner import SandboxUnavailable
 from keep_actors.sandbox_pool.staff import Staff
 from keep_actors.sandbox_pool.worker import Worker
@@ -115,7 +115,7 @@ class SandboxPool:
         check_installation()
         check_decoder()
         limits = limits or DEFAULT_LIMITS
-        pool = cls(mode, limits, policy or PoolPolicy(), run_sync or _Threads())
+        pool = cls(mode, limits, policy or PoolPolicy(), run_sync or _in_a_thread)
         if mode == "thread":
             yield pool
             return
@@ -373,14 +373,8 @@ def _is_harmless(terminal: Terminal | None) -> bool:
     return terminal is None or isinstance(terminal, _HARMLESS)
 
 
-class _Threads:
-    """Runs scripts in as many threads as there are cores: more would only take turns."""
-
-    def __init__(self) -> None:
-        self._limiter = anyio.CapacityLimiter(usable_cores())
-
-    async def __call__(self, function: Callable[[], T], /) -> T:
-        return await anyio.to_thread.run_sync(function, limiter=self._limiter)
+async def _in_a_thread(function: Callable[[], T], /) -> T:
+    return await anyio.to_thread.run_sync(function)
 
 
 def _inspection(outcome: Outcome) -> Inspection:
