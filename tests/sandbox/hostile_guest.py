@@ -45,14 +45,13 @@ def outbox(at: int, used: int) -> str:
     )
 
 
-def said(*entries: tuple[int, int, bytes, bytes, bytes]) -> tuple[str, str]:
-    """Instructions that say these entries, and the data that they need."""
+def said(*entries: tuple[int, int, bytes, bytes, bytes], at: int = 3_146_000) -> tuple[str, str]:
+    """Instructions that say these entries, and the data that they need, at this place."""
     data = b""
     for kind, number, first, second, third in entries:
         words = (kind, number, len(first), len(second), len(third))
         data += b"".join(word.to_bytes(4, "little") for word in words) + first + second + third
         data += bytes(-len(data) % 8)
     text = "".join(f"\\{byte:02x}" for byte in data)
-    at = 3_146_000
     # A data segment is written once; what it says is copied by the image.
     return outbox(at, len(data)), f'(data (i32.const {at}) "{text}")'

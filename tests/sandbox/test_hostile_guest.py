@@ -1,12 +1,25 @@
 """A guest that was taken over can end its own invocation, and nothing else."""
 
+from contextlib import AsyncExitStack
+
 import pytest
 
-from keep_sandbox import CpuLimit, Limits, StackLimit, Value
+from keep_actors.sandbox_pool import Call, PoolPolicy, SandboxPool
+from keep_sandbox import (
+    CpuLimit,
+    EngineCrash,
+    Limits,
+    Outcome,
+    ProtocolViolation,
+    Request,
+    StackLimit,
+    Value,
+    WorkerLost,
+)
 from keep_sandbox.engine import Engine, Guest, UnexpectedTrap
 from tests.sandbox.hostile_guest import SEEN, hostile, outbox, said
 from tests.sandbox.test_images import Heard
-from tests.sandbox.world import prepare
+from tests.sandbox.world import invocation, needs_jail, prepare, prepare_script
 
 LIMITS = Limits(fuel=50_000_000)
 STORE_EVERYWHERE = """
@@ -84,3 +97,70 @@ def test_what_it_says_is_text_within_the_limits_whoever_says_it() -> None:
 def test_an_inbox_outside_of_the_memory_is_not_written() -> None:
     _, _, heard = run(hostile("(i32.const 0)", inbox="(i32.const 83886079)"))
     assert type(heard.ending).__name__ == "MemoryLimit"
+
+
+# Guests that are all other WebAssembly, told apart by their seed: one asks as it may, the others do what they want.
+
+ASKS = 1
+FORGES = 2
+TRAPS = 3
+ENDS = 4
+
+
+def two_faced() -> bytes:
+    asks, first = said((1, 1, b"read", b"gmail.search", b"{}"), at=3_146_000)
+    forges, second = said((1, 1, b"read", b"gmail.steal", b"{}"), at=3_148_000)
+    ends, third = said((3, 1, b'"forged"', b"", b""), at=3_150_000)
+    seed = "(i32.load (i32.const 2097160))"
+    begin = f"""
+      (if (result i32) (i32.eq {seed} (i32.const {ASKS})) (then {asks} (i32.const 1))
+      (else (if (result i32) (i32.eq {seed} (i32.const {FORGES})) (then {forges} (i32.const 1))
+      (else (if (result i32) (i32.eq {seed} (i32.const {TRAPS})) (then (i32.load (i32.const -4)))
+      (else {ends} (i32.const 0)))))))
+    """
+    return hostile(begin, settle=f"{ends} (i32.const 0)", more=f"{first} {second} {third}")
+
+
+async def begun(stack: AsyncExitStack, pool: SandboxPool, workflow: str, seed: int) -> tuple[Call, Outcome]:
+    call = await stack.enter_async_context(
+        pool.invoke(workflow, invocation(prepare_script("return 1", f"// {workflow}"), seed=seed))
+    )
+    return call, await call.next()
+
+
+@needs_jail
+@pytest.mark.anyio
+@pytest.mark.parametrize("seed", [FORGES, TRAPS])
+@pytest.mark.parametrize("sharing", ["none", "all"])
+async def test_a_hostile_guest_ends_its_worker_and_speaks_for_nobody_else(
+    sharing: str, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("keep_actors.sandbox_pool.zygote.machine_code", two_faced)
+    policy = PoolPolicy(sharing=sharing, workers=1)  # type: ignore[arg-type]  # one of them
+    async with SandboxPool.open(policy=policy) as pool, AsyncExitStack() as stack:
+        waits, asked = await begun(stack, pool, "waits", ASKS)
+        assert isinstance(asked, Request)
+        _, said_by_it = await begun(stack, pool, "hostile", seed)
+        assert isinstance(said_by_it, ProtocolViolation if seed == FORGES else EngineCrash)
+        if sharing == "all":
+            # The worker is gone, and nothing was said in the name of the other call.
+            assert await waits.next() == WorkerLost()
+        else:
+            await waits.answer(1, "[]")
+            assert await waits.next() == Value(value='"forged"')
+
+
+@needs_jail
+@pytest.mark.anyio
+async def test_a_hostile_guest_can_end_only_its_own_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What it can do in a worker that it shares with the whole owner, as long as it stays in WebAssembly."""
+    monkeypatch.setattr("keep_actors.sandbox_pool.zygote.machine_code", two_faced)
+    async with SandboxPool.open(policy=PoolPolicy(workers=1)) as pool, AsyncExitStack() as stack:
+        waits, asked = await begun(stack, pool, "waits", ASKS)
+        assert isinstance(asked, Request)
+        for _ in range(5):
+            assert (await begun(stack, pool, "hostile", ENDS))[1] == Value(value='"forged"')
+        assert waits.terminal is None
+        assert (await begun(stack, pool, "third", ASKS))[1] == asked
+        await waits.answer(1, "[]")
+        assert isinstance(await waits.next(), Value)
