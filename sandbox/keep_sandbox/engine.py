@@ -1,42 +1,17 @@
-"""QuickJS in WebAssembly: a `Guest` runs one handler once, in a memory of its own that begins as an image.
+"""The engine of one process: the compiled module, the images of scripts, and the idle instances."""
 
-Synchronous and deterministic: the same invocation and the same answers give the same trace and use the same fuel. The
-script's requests, log lines and end go to a `LogSink`, as text and typed values.
-"""
-
-import enum
-import re
-import struct
 import threading
 from collections import OrderedDict
-from collections.abc import Iterator
 from functools import cache
 from importlib import resources
-from typing import Final, Literal, NamedTuple, Protocol
-
-import msgspec
-from wasmtime import TrapCode
+from typing import Final, NamedTuple
 
 from keep_sandbox import wasm
 from keep_sandbox.compiled import machine_code
 from keep_sandbox.images import Image
-from keep_sandbox.invocation import Invocation
 from keep_sandbox.limits import SCRIPT_LINES_MAX, STACK_BYTES_MAX, Limits
-from keep_sandbox.outcomes import (
-    CallLimit,
-    CpuLimit,
-    Deadlock,
-    InvalidValue,
-    InvocationEnd,
-    Kind,
-    MemoryLimit,
-    Place,
-    ScriptError,
-    SizeLimit,
-    StackLimit,
-    Value,
-)
-from keep_sandbox.wasm import Instance, Module, Trapped
+from keep_sandbox.shim import Returned, Seen, put, seen_in
+from keep_sandbox.wasm import Instance, Module
 
 ENGINE_VERSION: Final = "0.17.0.2"
 """The version of QuickJS-ng in `engine.wasm`."""
@@ -46,81 +21,8 @@ IMAGES_MAX: Final = 64
 IDLE_MAX: Final = 16
 """Instances that an engine keeps while no guest has them."""
 
-_LINE_AFTER_SCRIPTS: Final = SCRIPT_LINES_MAX + 1
-_WHERE_FUEL: Final = 5_000_000
-_STACK_MARGIN: Final = 65_536
-_JSON_PARSE: Final = "at parse (native)"
-_FRAME: Final = re.compile(r"^\s*at (?:(.{1,200}?) \()?<input>:(\d{1,9}):(\d{1,9})\)?$")
-
-# The structs of shim.c.
-_SEEN: Final = struct.Struct("<5I")
-_OUT_USED_AT: Final = 16
-_ENTRY: Final = struct.Struct("<5I")
-_LOAD_HEAD: Final = struct.Struct("<q5I4x")
-_BEGIN_HEAD: Final = struct.Struct("<q8I")
-
-# What an export of the shim returns.
-_FAILED, _ENDED, _WAITS, _STUCK, _LOADED, _LOADED_TOUCHED = -1, 0, 1, 2, 3, 4
-
-_KINDS: Final = {each.value: each for each in Kind}
-_encode = msgspec.json.Encoder().encode
-
-
-class _Say(enum.IntEnum):
-    """The kind of an entry in the outbox of shim.c."""
-
-    REQUEST = 1
-    LOG = 2
-    DONE = 3
-    FAIL = 4
-    EXCEPTION = 5
-    CALL_LIMIT = 6
-
-
-class UnexpectedTrap(Exception):
-    """The guest did what the engine never does. Do not use this process for other scripts; raise an alarm."""
-
-
-class LogSink(Protocol):
-    """Receives the output of a guest. It must not raise."""
-
-    def request(self, request_id: int, kind: Kind, name: str, params: str, /) -> None:
-        """The script asks for something."""
-
-    def log(self, line: str, /) -> None:
-        """The script wrote a line."""
-
-    def end(self, ending: InvocationEnd, /) -> None:
-        """The script has ended. No further calls follow."""
-
-
-class _Said(msgspec.Struct):
-    """The prelude's description of an error."""
-
-    kind: Literal["error", "invalid", "size"]
-    phase: Literal["load", "run"]
-    name: str
-    message: str
-    stack: str
-    path: str
-
-
-class _Seen(NamedTuple):
-    """The state that the shim shows."""
-
-    is_full: int
-    is_stopped: int
-    heap_top: int
-    out_at: int
-    out_used: int
-
-
-class _Entry(NamedTuple):
-    """One entry of the outbox."""
-
-    kind: int
-    number: int
-    texts: tuple[bytes, bytes, bytes]
+LINE_AFTER_SCRIPTS: Final = SCRIPT_LINES_MAX + 1
+"""The line that our own code begins with: a smaller one is the author's."""
 
 
 class Known(NamedTuple):
@@ -146,8 +48,8 @@ class Engine:
         self.seen_at: Final = instance.call("init", STACK_BYTES_MAX)
         prelude = _package_file("prelude.js")
         put(instance, prelude)
-        loaded = instance.call("prelude", len(prelude), _LINE_AFTER_SCRIPTS)
-        assert loaded == _LOADED, "the prelude loads"
+        loaded = instance.call("prelude", len(prelude), LINE_AFTER_SCRIPTS)
+        assert loaded == Returned.LOADED, "the prelude loads"
         self.prelude: Final = Image(instance, self.seen(instance).heap_top)
         self.give_back(instance, self.prelude, is_copied=True)
         self.declare_source: Final = _package_file("declare.js")
@@ -157,9 +59,9 @@ class Engine:
         """The number of images of scripts."""
         return sum(each is not None for each in self._images.values())
 
-    def seen(self, instance: Instance) -> _Seen:
+    def seen(self, instance: Instance) -> Seen:
         """The state that the shim shows. Hostile."""
-        return _Seen(*_SEEN.unpack_from(instance.memory, self.seen_at))
+        return seen_in(instance, self.seen_at)
 
     def known(self, source: str, limits: Limits) -> Known | None:
         """The image to begin with; None if the script was not loaded before."""
@@ -212,334 +114,5 @@ def shared_engine() -> Engine:
     return Engine(machine_code())
 
 
-def put(instance: Instance, data: bytes) -> bool:
-    """Write into the inbox of an instance. Returns False if there is no room."""
-    at = instance.call("input", len(data)) & 0xFFFFFFFF
-    if at == 0 or at + len(data) > instance.size:
-        return False
-    instance.memory[at : at + len(data)] = data
-    return True
-
-
 def _package_file(name: str) -> bytes:
     return resources.files("keep_sandbox").joinpath(name).read_bytes()
-
-
-class Guest:
-    """One invocation: `run` or `declare` once, then `answer` until `ended`, then `close`."""
-
-    def __init__(self, engine: Engine, limits: Limits) -> None:
-        self._engine = engine
-        self._limits = limits
-        self._sink: LogSink | None = None
-        self._instance: Instance | None = None
-        self._image = engine.prelude
-        self._phase: Literal["load", "run"] = "load"
-        self._mutation_ends = True
-        self._asked: set[int] = set()
-        self._log_lines = 0
-        self.ended = False
-
-    @property
-    def fuel_left(self) -> int:
-        """The fuel that is left of this phase; 0 without an instance."""
-        return self._instance.fuel if self._instance is not None else 0
-
-    def run(self, invocation: Invocation, sink: LogSink) -> None:
-        """Load the script and call the handler. Returns when the script has ended or waits for answers."""
-        self._sink = sink
-        self._mutation_ends = invocation.capabilities.mutation_is_terminal
-        if not self._load(invocation.source, invocation.now_ms, invocation.seed):
-            return
-        capabilities, address = _encode(invocation.capabilities), _encode(invocation.address)
-        args = invocation.args.encode()
-        limits = self._limits
-        head = _BEGIN_HEAD.pack(
-            invocation.now_ms,
-            invocation.seed & 0xFFFFFFFF,
-            limits.heap_bytes,
-            limits.js_stack_bytes,
-            limits.host_calls,
-            self._mutation_ends,
-            len(capabilities),
-            len(address),
-            len(args),
-        )
-        self._phase = "run"
-        self._step("begin", head + capabilities + address + args)
-
-    def declare(self, source: str, sink: LogSink) -> None:
-        """Load the script and report its declaration, as a value. No handler is called."""
-        self._sink = sink
-        if self._load(source, 0, 0):
-            declare = self._engine.declare_source
-            self._step("declare", declare, len(declare), _LINE_AFTER_SCRIPTS)
-
-    def answer(self, request_id: int, value: str) -> None:
-        """Settle a request with a value (JSON text), and let the script go on."""
-        if request_id in self._asked and not self.ended:
-            self._asked.remove(request_id)
-            data = value.encode()
-            self._step("settle", data, request_id, len(data), has_fuel=True)
-
-    def close(self) -> None:
-        """End the guest, and restore the memory of its instance."""
-        self.ended = True
-        self._sink = None
-        if self._instance is not None:
-            self._engine.give_back(self._instance, self._image)
-            self._instance = None
-
-    # Loading.
-
-    def _load(self, source: str, now_ms: int, seed: int) -> bool:
-        """Get an instance in which the script is loaded. Returns False if the script has ended meanwhile."""
-        known = self._engine.known(source, self._limits)
-        if known is None:
-            unfit = _unfit(source, self._limits)
-            if unfit is not None:
-                self._end(unfit)
-                return False
-            known = self._first_image(source)
-        self._image = known.image
-        self._instance = self._engine.take(self._image)
-        if not known.is_loaded:
-            self._step("load", self._load_input(source, now_ms, seed))
-        return not self.ended
-
-    def _first_image(self, source: str) -> "Known":
-        """Load a script on trial, and make its image, unless its top level has effects or does not load."""
-        engine = self._engine
-        instance = engine.take(engine.prelude)
-        result, _ = self._enter(instance, "load", self._load_input(source, 0, 0))
-        if result == _LOADED:
-            # The top level saw neither the time nor a random number, so that this is its state at any time.
-            image = Image(instance, engine.seen(instance).heap_top)
-            engine.keep(source, self._limits, image)
-            engine.give_back(instance, image, is_copied=True)
-            return Known(image, is_loaded=True)
-        engine.give_back(instance, engine.prelude)
-        if result == _LOADED_TOUCHED:
-            engine.keep(source, self._limits, None)
-        return Known(engine.prelude, is_loaded=False)
-
-    def _load_input(self, source: str, now_ms: int, seed: int) -> bytes:
-        limits = self._limits
-        text, about = source.encode(), _encode(limits)
-        head = _LOAD_HEAD.pack(
-            now_ms, seed & 0xFFFFFFFF, limits.heap_bytes, limits.js_stack_bytes, len(about), len(text)
-        )
-        return head + about + text
-
-    # Running.
-
-    def _enter(self, instance: Instance, export: str, data: bytes, *arguments: int) -> tuple[int, Trapped | None]:
-        """Give the instance all fuel of a phase, and call an export with this input."""
-        instance.fuel = self._limits.fuel
-        return self._go_on(instance, export, data, *arguments)
-
-    def _go_on(self, instance: Instance, export: str, data: bytes, *arguments: int) -> tuple[int, Trapped | None]:
-        try:
-            return (instance.call(export, *arguments) if put(instance, data) else _FAILED), None
-        except Trapped as trap:
-            return _FAILED, trap
-
-    def _step(self, export: str, data: bytes, *arguments: int, has_fuel: bool = False) -> None:
-        """Enter the engine once. Afterwards the script has ended, waits, or is loaded."""
-        instance = self._instance
-        assert instance is not None, "a guest has an instance while it runs"
-        enter = self._go_on if has_fuel else self._enter
-        result, trap = enter(instance, export, data, *arguments)
-        seen = self._engine.seen(instance)
-        is_stopped = trap is not None and trap.code is TrapCode.UNREACHABLE and bool(seen.is_stopped)
-        is_whole = trap is None or is_stopped
-        for entry in _entries(_outbox(instance, seen, is_whole=is_whole), is_whole=is_whole):
-            self._hear(entry, seen)
-            if self.ended:
-                return
-        struct.pack_into("<I", instance.memory, self._engine.seen_at + _OUT_USED_AT, 0)
-        if trap is not None and not is_stopped:
-            self._end(self._limit_of(trap, instance))
-        elif result == _FAILED or (result == _STUCK and seen.is_full):
-            # There was no memory even for an error, or for the input.
-            self._end(MemoryLimit())
-        elif result == _STUCK:
-            self._end(Deadlock())
-        elif result == _ENDED:
-            raise UnexpectedTrap("the script has ended without a word")
-
-    def _limit_of(self, trap: Trapped, instance: Instance) -> InvocationEnd:
-        """The limit that a trap stands for."""
-        if trap.code is TrapCode.OUT_OF_FUEL:
-            return CpuLimit(place=self._where(instance))
-        # The stack of the guest ends at address 0, and an address below it is outside of the memory.
-        is_in_stack = _STACK_MARGIN < instance.stack_pointer <= instance.stack_top
-        if trap.code is TrapCode.STACK_OVERFLOW or (trap.code is TrapCode.MEMORY_OUT_OF_BOUNDS and not is_in_stack):
-            return StackLimit(place=self._where(instance))
-        raise UnexpectedTrap(str(trap))
-
-    def _where(self, instance: Instance) -> Place | None:
-        """The place that a trap stopped at, if the engine can still tell."""
-        instance.fuel = _WHERE_FUEL
-        try:
-            instance.call("where")
-        except Trapped:
-            return None
-        for entry in _entries(_outbox(instance, self._engine.seen(instance), is_whole=False), is_whole=False):
-            if entry.kind == _Say.FAIL:
-                return _author_stack(_decoded(entry.texts[0]).stack)[1]
-        return None
-
-    # Hearing the script.
-
-    def _hear(self, entry: _Entry, seen: _Seen) -> None:
-        first, second, third = entry.texts
-        match entry.kind:
-            case _Say.REQUEST:
-                self._request(entry.number, _KINDS.get(_text(first)), _text(second), third)
-            case _Say.LOG:
-                self._log(_text(first))
-            case _Say.DONE:
-                is_too_large = len(first) > self._limits.value_bytes
-                self._end(self._too_large() if is_too_large else Value(value=_text(first), is_given=entry.number == 1))
-            case _Say.FAIL:
-                self._fail(_decoded(first), seen)
-            case _Say.EXCEPTION:
-                self._end(self._ending_of(_text(first), _text(second), seen))
-            case _Say.CALL_LIMIT:
-                self._end(CallLimit(limit=self._limits.host_calls))
-            case _:
-                raise UnexpectedTrap(f"an entry of kind {entry.kind} in the outbox")
-
-    def _request(self, request_id: int, kind: Kind | None, name: str, params: bytes) -> None:
-        assert self._sink is not None, "a guest speaks after it was given a sink"
-        if kind is None:
-            raise UnexpectedTrap("a request of no kind")
-        if len(params) > self._limits.value_bytes:
-            self._end(self._too_large())
-            return
-        self._sink.request(request_id, kind, name, _text(params))
-        if kind is Kind.MUTATION and self._mutation_ends:
-            self.ended = True
-            return
-        self._asked.add(request_id)
-
-    def _log(self, line: str) -> None:
-        assert self._sink is not None, "a guest speaks after it was given a sink"
-        self._log_lines += 1
-        if self._log_lines <= self._limits.log_lines:
-            self._sink.log(line)
-
-    def _too_large(self) -> SizeLimit:
-        limit = self._limits.value_bytes
-        return SizeLimit(what="value", limit=limit, message=f"more than {limit} bytes")
-
-    def _fail(self, said: _Said, seen: _Seen) -> None:
-        stack, place = _author_stack(said.stack)
-        if said.kind == "invalid":
-            self._end(InvalidValue(path=said.path, message=said.message, place=place))
-        elif said.kind == "size":
-            limit = self._limits.value_bytes
-            self._end(SizeLimit(what="value", limit=limit, path=said.path, message=said.message, place=place))
-        else:
-            self._end(
-                _engine_limit(said.name, said.message, place, seen)
-                or ScriptError(phase=said.phase, name=said.name, message=said.message, stack=stack, place=place)
-            )
-
-    def _ending_of(self, text: str, trace: str, seen: _Seen) -> InvocationEnd:
-        """Translate an exception that no code of the prelude has seen: `Name: message`, and its stack."""
-        head = text[: self._limits.error_chars].partition("\n")[0]
-        stack, place = _author_stack(trace[: 4 * self._limits.error_chars])
-        name, colon, message = head.partition(": ")
-        if not colon:
-            name, message = "Error", head
-        return _engine_limit(name, message, place, seen) or ScriptError(
-            phase=self._phase, name=name[:80], message=message, stack=stack, place=place
-        )
-
-    def _end(self, ending: InvocationEnd) -> None:
-        """Report the end, once."""
-        assert self._sink is not None, "a guest ends after it was given a sink"
-        if not self.ended:
-            self.ended = True
-            self._sink.end(ending)
-
-
-def _outbox(instance: Instance, seen: _Seen, *, is_whole: bool) -> bytes:
-    """A copy of the outbox. After a trap it may be anywhere, and otherwise never outside of the memory."""
-    end = seen.out_at + seen.out_used
-    if end > instance.size and is_whole:
-        raise UnexpectedTrap("an outbox outside of the memory")
-    return bytes(instance.memory[seen.out_at : end])
-
-
-def _entries(outbox: bytes, *, is_whole: bool) -> Iterator[_Entry]:
-    """The entries of an outbox. After a trap it may be broken off, and otherwise never."""
-    at = 0
-    while at + _ENTRY.size <= len(outbox):
-        kind, number, a, b, c = _ENTRY.unpack_from(outbox, at)
-        first = at + _ENTRY.size
-        second, third, end = first + a, first + a + b, first + a + b + c
-        if end > len(outbox):
-            break
-        yield _Entry(kind, number, (outbox[first:second], outbox[second:third], outbox[third:end]))
-        at = (end + 7) & ~7
-    if is_whole and at != len(outbox):
-        raise UnexpectedTrap("an outbox that is broken off")
-
-
-def _text(data: bytes) -> str:
-    return data.decode("utf-8", "replace")
-
-
-def _decoded(data: bytes) -> _Said:
-    try:
-        return msgspec.json.decode(data, type=_Said)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise UnexpectedTrap(f"an error that the prelude does not write: {error}") from None
-
-
-def _engine_limit(name: str, message: str, place: Place | None, seen: _Seen) -> InvocationEnd | None:
-    # The exception is `null` if there was no memory for an error object.
-    if seen.is_full and message in ("out of memory", "null"):
-        return MemoryLimit(place=place)
-    if message == "Maximum call stack size exceeded" or (name == "InternalError" and message == "stack overflow"):
-        return StackLimit(place=place)
-    return None
-
-
-def _author_stack(stack: str) -> tuple[str, Place | None]:
-    """The author's lines of a stack, and the innermost place."""
-    lines: list[str] = []
-    place: Place | None = None
-    frames = stack.split("\n")[:64]
-    for line, outer in zip(frames, [*frames[1:], ""], strict=True):
-        found = _FRAME.match(line)
-        if found is None or int(found[2]) > SCRIPT_LINES_MAX:
-            continue
-        if found[1] is None and outer.strip() == _JSON_PARSE:
-            # A place in the argument of JSON.parse, which has the same file name as the script.
-            continue
-        if place is None:
-            place = Place(int(found[2]), int(found[3]))
-        lines.append(f"at {found[1] or '<anonymous>'} (script.js:{found[2]}:{found[3]})")
-    return "\n".join(lines), place
-
-
-def _unfit(source: str, limits: Limits) -> InvocationEnd | None:
-    """The reason not to give a script to the engine, if there is one."""
-    if "\0" in source:
-        return ScriptError(phase="load", name="SyntaxError", message="the script contains a NUL character")
-    try:
-        size = len(source.encode())
-    except UnicodeEncodeError:
-        return ScriptError(phase="load", name="SyntaxError", message="the script contains an unpaired surrogate")
-    if size > limits.script_bytes:
-        message = f"the script has {size} bytes; at most {limits.script_bytes} are allowed"
-        return SizeLimit(what="script", limit=limits.script_bytes, message=message)
-    lines = source.count("\n") + 1
-    if lines > limits.script_lines:
-        message = f"the script has {lines} lines; at most {limits.script_lines} are allowed"
-        return SizeLimit(what="script", limit=limits.script_lines, message=message)
-    return None

@@ -11,7 +11,8 @@ import msgspec
 from keep_sandbox.checks import check, used_methods, warnings
 from keep_sandbox.declaration import PROBLEMS_SHOWN_MAX, Code, Inspection, Path, Problem
 from keep_sandbox.declaration_checks import RawDeclaration, declared, is_readable, is_sound
-from keep_sandbox.engine import Guest, LogSink, shared_engine
+from keep_sandbox.engine import shared_engine
+from keep_sandbox.guest import Guest, LogSink
 from keep_sandbox.handlers import places_of_declaration
 from keep_sandbox.invocation import MethodKind
 from keep_sandbox.limits import TRUSTED_LIMITS, Limits

@@ -8,7 +8,8 @@ import logging
 from collections import deque
 from collections.abc import Callable
 
-from keep_sandbox.engine import Engine, Guest, UnexpectedTrap, shared_engine
+from keep_sandbox.engine import Engine, shared_engine
+from keep_sandbox.guest import Guest
 from keep_sandbox.invocation import Invocation
 from keep_sandbox.limits import DEFAULT_LIMITS, Limits
 from keep_sandbox.outcomes import (
@@ -20,6 +21,7 @@ from keep_sandbox.outcomes import (
     Refused,
     Request,
 )
+from keep_sandbox.shim import UnexpectedTrap
 
 logger = logging.getLogger(__name__)
 

@@ -12,7 +12,7 @@ from importlib import metadata
 from typing import Any, Final, TypeVar
 
 import wasmtime
-from wasmtime import TrapCode
+from wasmtime import TrapCode as TrapCode
 from wasmtime import _ffi as ffi
 
 WASMTIME_VERSION: Final = metadata.version("wasmtime")

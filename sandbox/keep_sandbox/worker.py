@@ -14,7 +14,8 @@ from typing import NoReturn, TypeAlias, assert_never
 import msgspec
 
 from keep_sandbox import jail
-from keep_sandbox.engine import Engine, Guest, UnexpectedTrap
+from keep_sandbox.engine import Engine
+from keep_sandbox.guest import Guest
 from keep_sandbox.inspect import inspect_with
 from keep_sandbox.limits import Limits
 from keep_sandbox.outcomes import EXIT_FAILED, EXIT_MEMORY, EXIT_NO_JAIL, EXIT_TRAP, InvocationEnd, Kind
@@ -35,6 +36,7 @@ from keep_sandbox.protocol import (
     encode,
     to_worker,
 )
+from keep_sandbox.shim import UnexpectedTrap
 
 _READ_BYTES = 1 << 16
 _KEPT_BACK_BYTES = 1 << 18

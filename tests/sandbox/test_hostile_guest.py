@@ -16,7 +16,9 @@ from keep_sandbox import (
     Value,
     WorkerLost,
 )
-from keep_sandbox.engine import Engine, Guest, UnexpectedTrap
+from keep_sandbox.engine import Engine
+from keep_sandbox.guest import Guest
+from keep_sandbox.shim import UnexpectedTrap
 from tests.sandbox.hostile_guest import SEEN, hostile, outbox, said
 from tests.sandbox.test_images import Heard
 from tests.sandbox.world import invocation, needs_jail, prepare, prepare_script

@@ -7,7 +7,8 @@ import pytest
 
 from keep_sandbox import CpuLimit, Limits, MemoryLimit, StackLimit, Value
 from keep_sandbox.compiled import machine_code
-from keep_sandbox.engine import IDLE_MAX, IMAGES_MAX, Engine, Guest
+from keep_sandbox.engine import IDLE_MAX, IMAGES_MAX, Engine
+from keep_sandbox.guest import Guest
 from keep_sandbox.images import Image
 from keep_sandbox.invocation import Invocation
 from keep_sandbox.outcomes import InvocationEnd, Kind
@@ -253,12 +254,13 @@ def test_a_trusted_script_has_real_limits() -> None:
 
 def test_where_memory_cannot_be_cleared_every_invocation_has_a_new_instance(monkeypatch: pytest.MonkeyPatch) -> None:
     """As on macOS and Windows."""
+    body = "globalThis.n = (globalThis.n ?? 0) + 1; return [n, Date.now()]"
+    expected = trusted(prepare(body)).outcome
     monkeypatch.setattr("keep_sandbox.wasm.CAN_CLEAR", False)
     monkeypatch.setattr("keep_sandbox.wasm.clear", lambda *_: pytest.fail("it was cleared"))
     engine = Engine(machine_code())
-    body = "globalThis.n = (globalThis.n ?? 0) + 1; return [n, Date.now()]"
     endings = [run(engine, prepare(body))[0].ending for _ in range(3)]
-    assert endings == [trusted(prepare(body)).outcome] * 3
+    assert endings == [expected] * 3
     assert isinstance(run(engine, prepare("for (;;);"))[0].ending, CpuLimit)
     assert list(idle(engine)) == []
     assert engine.image_count == 2

@@ -324,7 +324,7 @@ async def test_a_worker_does_not_speak_for_a_call_whose_turn_it_is_not() -> None
 
 @pytest.mark.usefixtures("taken_over")
 async def test_the_call_that_computes_is_blamed_and_the_others_are_lost(caplog: pytest.LogCaptureFixture) -> None:
-    trap = "from keep_sandbox.engine import UnexpectedTrap\nraise UnexpectedTrap('bang')"
+    trap = "from keep_sandbox.shim import UnexpectedTrap\nraise UnexpectedTrap('bang')"
     for code, expected in [
         ("signal.setitimer(signal.ITIMER_PROF, 0.05)\nwhile True: pass", CpuLimit(hard=True)),
         ("os.abort()", EngineCrash(signal=6)),

@@ -12,7 +12,7 @@ from typing import Any
 import _quickjs  # type: ignore[import-not-found]  # it has no stubs
 import msgspec
 
-from keep_sandbox.engine import _author_stack, _Said, _unfit
+from keep_sandbox.guest import author_stack, why_unfit
 from keep_sandbox.invocation import Invocation
 from keep_sandbox.limits import DEFAULT_LIMITS, SCRIPT_LINES_MAX, Limits
 from keep_sandbox.outcomes import (
@@ -29,6 +29,7 @@ from keep_sandbox.outcomes import (
     StackLimit,
     Value,
 )
+from keep_sandbox.shim import Said
 
 _PRELUDE = "\n" * SCRIPT_LINES_MAX + resources.files("keep_sandbox").joinpath("prelude.js").read_text("utf-8")
 _STACK_BYTES = 1024 * 1024
@@ -71,7 +72,7 @@ class NativeCall:
 
     def run(self, reply: Callable[[Request], str | None]) -> Outcome:
         """Run to the end. A reply of None refuses the request."""
-        unfit = _unfit(self._invocation.source, self._limits)
+        unfit = why_unfit(self._invocation.source, self._limits)
         if unfit is not None:
             return unfit
         self._guarded(self._start)
@@ -126,7 +127,7 @@ class NativeCall:
             too_large = len(text.encode()) > self._limits.value_bytes
             self._outcome = self._too_large() if too_large else Value(value=text, is_given=is_given)
         elif what == "fail":
-            self._told(msgspec.json.decode(given[0], type=_Said))
+            self._told(msgspec.json.decode(given[0], type=Said))
         else:
             self._is_loaded = True
         return False
@@ -148,8 +149,8 @@ class NativeCall:
         limit = self._limits.value_bytes
         return SizeLimit(what="value", limit=limit, message=f"more than {limit} bytes")
 
-    def _told(self, said: _Said) -> None:
-        _, place = _author_stack(said.stack)
+    def _told(self, said: Said) -> None:
+        _, place = author_stack(said.stack)
         if said.kind == "invalid":
             self._outcome = InvalidValue(path=said.path, message=said.message, place=place)
         elif said.kind == "size":
@@ -159,7 +160,7 @@ class NativeCall:
             self._fail(said.name, said.message, said.stack, said.phase)
 
     def _fail(self, name: str, message: str, trace: str, phase: Any) -> None:
-        stack, place = _author_stack(trace)
+        stack, place = author_stack(trace)
         if message == "Maximum call stack size exceeded":
             self._outcome = StackLimit(place=place)
         else:
