@@ -63,6 +63,7 @@ MODES: Final[tuple[Mode, ...]] = ("jailed", "thread")
 GOAL_SYNCS_ALONE: Final = 3.0
 GOAL_SYNCS_IN_A_CROWD: Final = 0.2
 GOAL_HOST_CPU_MS: Final = 2.5
+GOAL_SANDBOX_CPU_MS: Final = 1.2
 
 _DAY_MS: Final = 24 * 60 * 60 * 1000
 _BATCH: Final = 200
@@ -129,9 +130,13 @@ def _goals(report: Report, crowds: Sequence[Crowd], results: dict[tuple[Mode, Cr
             syncs = results[mode, crowd]["syncs_per_run"]
             report.goal("runs", words, syncs, syncs <= limit)
     for crowd in crowds:
-        words = f"CPU of the host process per run at {_workflows(crowd)}, jailed, at most {GOAL_HOST_CPU_MS} ms"
-        cpu_ms = results["jailed", crowd]["host_cpu_ms"]
-        report.goal("runs", words, cpu_ms, cpu_ms <= GOAL_HOST_CPU_MS, unit=" ms")
+        for whose, key, limit in (
+            ("the host process", "host_cpu_ms", GOAL_HOST_CPU_MS),
+            ("the sandbox", "sandbox_cpu_ms", GOAL_SANDBOX_CPU_MS),
+        ):
+            words = f"CPU of {whose} per run at {_workflows(crowd)}, jailed, at most {limit} ms"
+            cpu_ms = results["jailed", crowd][key]
+            report.goal("runs", words, cpu_ms, cpu_ms <= limit, unit=" ms")
 
 
 def _workflows(crowd: Crowd) -> str:

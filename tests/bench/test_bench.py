@@ -113,7 +113,7 @@ def test_runtime_prints_one_json_object_per_line(
         assert row["syncs_per_run"] == pytest.approx(row["commits_per_run"])
     # Three for each run and one for the session, when nobody shares them.
     assert [row["commits_per_run"] for row in rows[:2]] == [pytest.approx(3.2)] * 2
-    assert len([each for each in rest if "goal" in each]) == 2 * 2 + 2
+    assert len([each for each in rest if "goal" in each]) == 2 * 2 + 2 * 2
 
 
 def test_cli_prints_one_json_object_per_line(
