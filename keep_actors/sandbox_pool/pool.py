@@ -19,6 +19,7 @@ from keep_actors.sandbox_pool.policy import PoolPolicy, PoolStats
 from keep_actors.sandbox_pool.spawner import SandboxUnavailable
 from keep_actors.sandbox_pool.staff import Staff
 from keep_actors.sandbox_pool.worker import Worker
+from keep_sandbox.compiled import EngineNotCompiled, machine_code
 from keep_sandbox.declaration import Code, Inspection, Problem
 from keep_sandbox.inspect import believed, inspect
 from keep_sandbox.invocation import Invocation, MethodKind
@@ -114,6 +115,11 @@ class SandboxPool:
         check_mode(mode)
         check_installation()
         check_decoder()
+        try:
+            # The first time it takes some seconds, and is better waited for here than by the first script.
+            await anyio.to_thread.run_sync(machine_code)
+        except EngineNotCompiled as error:
+            raise SandboxUnavailable(str(error)) from None
         limits = limits or DEFAULT_LIMITS
         pool = cls(mode, limits, policy or PoolPolicy(), run_sync or _in_a_thread)
         if mode == "thread":

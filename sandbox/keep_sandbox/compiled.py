@@ -44,6 +44,7 @@ def machine_code() -> bytes:
     found = _read(place)
     if found is not None and wasm.is_loadable(found):
         return found
+    logger.info("sandbox: compiling the engine for this machine, which takes some seconds")
     made = _made_elsewhere()
     _write(place, made)
     return made

@@ -8,8 +8,10 @@ import msgspec
 import pytest
 
 from keep_actors.sandbox_pool import SandboxPool, SandboxUnavailable
-from keep_sandbox import DecoderUnsuitable, EngineUnsuitable, IssuedMutation, JailUnavailable, Limits, Value
+from keep_actors.sandbox_pool.pool import PoolMode
+from keep_sandbox import DecoderUnsuitable, EngineUnsuitable, IssuedMutation, JailUnavailable, Limits, Value, compiled
 from keep_sandbox import jail as jail_module
+from keep_sandbox.compiled import EngineNotCompiled
 from keep_sandbox.seccomp import program
 from keep_sandbox.wasm import check_installation
 from tests.sandbox.world import needs_jail, prepare, run
@@ -33,6 +35,22 @@ async def test_another_version_of_wasmtime_is_refused(tmp_path: Path, monkeypatc
         check_installation()
     with pytest.raises(EngineUnsuitable):
         async with SandboxPool.open(mode="thread"):
+            pass
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("mode", ["jailed", "wasm", "thread"])
+async def test_an_engine_that_does_not_compile_is_told_when_the_pool_opens(
+    mode: PoolMode, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails() -> bytes:
+        raise EngineNotCompiled("no compiler for this machine")
+
+    monkeypatch.setenv(compiled.CACHE_VARIABLE, str(tmp_path))
+    monkeypatch.setattr(compiled, "_made_elsewhere", fails)
+    compiled.machine_code.cache_clear()
+    with pytest.raises(SandboxUnavailable, match="no compiler for this machine"):
+        async with SandboxPool.open(mode=mode):
             pass
 
 
