@@ -10,7 +10,7 @@ from keep_sandbox import wasm
 from keep_sandbox.compiled import machine_code
 from keep_sandbox.images import Image
 from keep_sandbox.limits import SCRIPT_LINES_MAX, STACK_BYTES_MAX, Limits
-from keep_sandbox.shim import Returned, Seen, put, seen_in
+from keep_sandbox.shim import Seen, ShimResult, put, seen_in
 from keep_sandbox.wasm import Instance, Module
 
 ENGINE_VERSION: Final = "0.17.0.2"
@@ -49,7 +49,7 @@ class Engine:
         prelude = _package_file("prelude.js")
         put(instance, prelude)
         loaded = instance.call("prelude", len(prelude), LINE_AFTER_SCRIPTS)
-        assert loaded == Returned.LOADED, "the prelude loads"
+        assert loaded == ShimResult.LOADED, "the prelude loads"
         self.prelude: Final = Image(instance, self.seen(instance).heap_top)
         self.give_back(instance, self.prelude, is_copied=True)
         self.declare_source: Final = _package_file("declare.js")

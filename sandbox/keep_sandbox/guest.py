@@ -30,11 +30,11 @@ from keep_sandbox.outcomes import (
 from keep_sandbox.shim import (
     BEGIN_HEAD,
     LOAD_HEAD,
-    Entry,
-    Returned,
+    OutboxEntry,
     Said,
     Say,
     Seen,
+    ShimResult,
     UnexpectedTrap,
     empty_outbox,
     entries,
@@ -154,14 +154,14 @@ class Guest:
         engine = self._engine
         instance = engine.take(engine.prelude)
         result, _ = self._enter(instance, "load", self._load_input(source, 0, 0))
-        if result == Returned.LOADED:
+        if result == ShimResult.LOADED:
             # The top level saw neither the time nor a random number, so that this is its state at any time.
             image = Image(instance, engine.seen(instance).heap_top)
             engine.keep(source, self._limits, image)
             engine.give_back(instance, image, is_copied=True)
             return Known(image, is_loaded=True)
         engine.give_back(instance, engine.prelude)
-        if result == Returned.LOADED_TOUCHED:
+        if result == ShimResult.LOADED_TOUCHED:
             engine.keep(source, self._limits, None)
         return Known(engine.prelude, is_loaded=False)
 
@@ -182,9 +182,9 @@ class Guest:
 
     def _go_on(self, instance: Instance, export: str, data: bytes, *arguments: int) -> tuple[int, Trapped | None]:
         try:
-            return (instance.call(export, *arguments) if put(instance, data) else Returned.FAILED), None
+            return (instance.call(export, *arguments) if put(instance, data) else ShimResult.FAILED), None
         except Trapped as trap:
-            return Returned.FAILED, trap
+            return ShimResult.FAILED, trap
 
     def _step(self, export: str, data: bytes, *arguments: int, has_fuel: bool = False) -> None:
         """Enter the engine once. Afterwards the script has ended, waits, or is loaded."""
@@ -202,12 +202,12 @@ class Guest:
         empty_outbox(instance, self._engine.seen_at)
         if trap is not None and not is_stopped:
             self._end(self._limit_of(trap, instance))
-        elif result == Returned.FAILED or (result == Returned.STUCK and seen.is_full):
+        elif result == ShimResult.FAILED or (result == ShimResult.STUCK and seen.is_full):
             # There was no memory even for an error, or for the input.
             self._end(MemoryLimit())
-        elif result == Returned.STUCK:
+        elif result == ShimResult.STUCK:
             self._end(Deadlock())
-        elif result == Returned.ENDED:
+        elif result == ShimResult.ENDED:
             raise UnexpectedTrap("the script has ended without a word")
 
     def _limit_of(self, trap: Trapped, instance: Instance) -> InvocationEnd:
@@ -234,7 +234,7 @@ class Guest:
 
     # Hearing the script.
 
-    def _hear(self, entry: Entry, seen: Seen) -> None:
+    def _hear(self, entry: OutboxEntry, seen: Seen) -> None:
         first, second, third = entry.texts
         match entry.kind:
             case Say.REQUEST:

@@ -19,8 +19,8 @@ _OUT_USED_AT: Final = 16
 _ENTRY: Final = struct.Struct("<5I")
 
 
-class Returned(enum.IntEnum):
-    """What an export of the shim returns."""
+class ShimResult(enum.IntEnum):
+    """The result of an export of the shim."""
 
     FAILED = -1
     ENDED = 0
@@ -66,7 +66,7 @@ class Seen(NamedTuple):
     out_used: int
 
 
-class Entry(NamedTuple):
+class OutboxEntry(NamedTuple):
     """One entry of the outbox."""
 
     kind: int
@@ -101,7 +101,7 @@ def empty_outbox(instance: Instance, seen_at: int) -> None:
     struct.pack_into("<I", instance.memory, seen_at + _OUT_USED_AT, 0)
 
 
-def entries(outbox: bytes, *, is_whole: bool) -> Iterator[Entry]:
+def entries(outbox: bytes, *, is_whole: bool) -> Iterator[OutboxEntry]:
     """The entries of an outbox. After a trap it may be broken off, and otherwise never."""
     at = 0
     while at + _ENTRY.size <= len(outbox):
@@ -110,7 +110,7 @@ def entries(outbox: bytes, *, is_whole: bool) -> Iterator[Entry]:
         second, third, end = first + a, first + a + b, first + a + b + c
         if end > len(outbox):
             break
-        yield Entry(kind, number, (outbox[first:second], outbox[second:third], outbox[third:end]))
+        yield OutboxEntry(kind, number, (outbox[first:second], outbox[second:third], outbox[third:end]))
         at = (end + 7) & ~7
     if is_whole and at != len(outbox):
         raise UnexpectedTrap("an outbox that is broken off")
