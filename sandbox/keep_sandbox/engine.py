@@ -83,7 +83,8 @@ class Engine:
     def take(self, image: Image) -> Instance:
         """An instance with the memory of this image."""
         with self._lock:
-            place = next((at for at, (_, each) in enumerate(self._idle) if each is image), 0)
+            # The one that was used last, whose memory is still in the caches; of others the one that was used first.
+            place = next((at for at in reversed(range(len(self._idle))) if self._idle[at][1] is image), 0)
             instance, before = self._idle.pop(place) if self._idle else (None, None)
         if instance is None:
             instance = Instance(self._module)
