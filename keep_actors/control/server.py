@@ -93,6 +93,8 @@ class Server:
             task_status.started()
             while True:
                 try:
+                    # Here and not in `accept`, which fails in asyncio's loop if it is cancelled as someone connects.
+                    await anyio.wait_readable(self._listener.extra(SocketAttribute.raw_socket))  # noqa: S610
                     stream = await self._listener.accept()
                 except anyio.BrokenResourceError as error:
                     log.warning("The control socket cannot take a connection now: %s", error.__cause__)

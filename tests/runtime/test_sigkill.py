@@ -104,6 +104,7 @@ PATIENT = Policy(retry=Backoff(first_ms=10, cap_ms=50, attempts_max=1_000))
 @pytest.mark.parametrize("seed", [1])
 async def test_a_sandbox_that_is_killed_again_and_again_delays_runs_and_nothing_else(seed: int, tmp_path: Path) -> None:
     rng = random.Random(seed)
+    others = set(children(os.getpid()))
     outside, published = Outside(tmp_path / "outside.txt"), Published(tmp_path / "published.txt")
     async with (
         keep_actors.open(tmp_path / "keep.db", connectors=[Outbox(outside)], policy=PATIENT) as keep,
@@ -111,7 +112,7 @@ async def test_a_sandbox_that_is_killed_again_and_again_delays_runs_and_nothing_
     ):
         for name in IN_DANGER:
             await publish(keep, published, name, EVENTS, start=False)
-        tasks.start_soon(kill_at_random, rng)
+        tasks.start_soon(kill_at_random, rng, others)
         for name in IN_DANGER:
             await keep.resume(name)
         await until_done(keep)
@@ -148,13 +149,13 @@ async def publish(keep: Keep, published: Published, name: str, events: int, *, s
         published.note("acknowledged", event)
 
 
-async def kill_at_random(rng: random.Random) -> None:
-    """Kill workers, and now and then the zygote that makes them."""
+async def kill_at_random(rng: random.Random, others: set[int]) -> None:
+    """Kill workers, and now and then the zygote that makes them; never the `others`, which belong to other tests."""
     victims = ["worker"] * WORKER_KILLS + ["zygote"] * ZYGOTE_KILLS
     rng.shuffle(victims)
     for victim in victims:
         await anyio.sleep(rng.uniform(0, MOMENT_S))
-        zygotes = children(os.getpid())
+        zygotes = [pid for pid in children(os.getpid()) if pid not in others]
         workers = [pid for zygote in zygotes for pid in children(zygote)]
         if found := workers if victim == "worker" else zygotes:
             kill(rng.choice(found))
