@@ -87,7 +87,7 @@ class Actor(ABC, Generic[M]):
     def _fail_taken(self, cause: Exception | None) -> None:
         """Fail the questions that were taken and not answered: in hand, or kept for a later turn."""
         not_taken = {id(message) for message in self.mailbox}
-        for key, question in self._waiting.items():
+        for key, question in list(self._waiting.items()):  # one that was passed on leaves when it is answered
             if key not in not_taken and not question.is_answered:
                 _fail(question, ActorDied(self.name), cause)
 
@@ -111,6 +111,16 @@ class ActorRef(Generic[M_contra]):
             "this question was asked already, and is answered by the actor that was asked; ask a new one"
         )
         self._actor.mailbox.put(message)
+
+    def pass_on(self, question: M_contra) -> None:
+        """Hand on a question that was asked elsewhere. From here on this actor owes its answer.
+
+        Raises `MailboxFull` or `ActorStopped` when it is not accepted.
+        """
+        assert isinstance(question, Question), "only a question is owed an answer"
+        assert not question.is_answered, "a question is answered once"
+        self._actor.mailbox.put(question)
+        question._pass_to(self._actor._waiting)
 
     async def ask(self, question: Question[T], *, timeout_ms: int | None = None) -> T:
         """Send a question and wait for its answer.

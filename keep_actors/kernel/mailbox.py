@@ -8,10 +8,10 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from typing import Generic, TypeVar
 
-import anyio
 from anyio.lowlevel import checkpoint
 
 from keep_actors.kernel.errors import ActorStopped, MailboxFull
+from keep_actors.kernel.waiter import Waiter
 
 M = TypeVar("M")
 
@@ -25,7 +25,7 @@ class Mailbox(Generic[M]):
         self._capacity = capacity
         self._messages: deque[M] = deque()
         self._closed = False
-        self._arrival: anyio.Event | None = None
+        self._reader = Waiter()
 
     def __len__(self) -> int:
         return len(self._messages)
@@ -46,14 +46,13 @@ class Mailbox(Generic[M]):
         if len(self._messages) >= self._capacity:
             raise MailboxFull(self._actor, self._capacity)
         self._messages.append(message)
-        if self._arrival is not None:
-            self._wake()
+        self._reader.wake()
 
     def put_first(self, messages: Sequence[M]) -> None:
         """Put messages before all others, in their order. They are accepted even if it is full or closed."""
         self._messages.extendleft(reversed(messages))
         if messages:
-            self._wake()
+            self._reader.wake()
 
     async def wait(self) -> bool:
         """Return True once there is a message to take, or False once the mailbox is closed and empty.
@@ -63,9 +62,7 @@ class Mailbox(Generic[M]):
         if self._messages or self._closed:
             await checkpoint()
         while not self._messages and not self._closed:
-            if self._arrival is None:
-                self._arrival = anyio.Event()
-            await self._arrival.wait()
+            await self._reader.wait()
         return bool(self._messages)
 
     def take(self) -> M:
@@ -82,16 +79,10 @@ class Mailbox(Generic[M]):
     def close(self) -> None:
         """Accept nothing more. Messages inside can still be taken. Closing again changes nothing."""
         self._closed = True
-        self._wake()
+        self._reader.wake()
 
     def drain(self) -> list[M]:
         """Remove and return everything, oldest first."""
         messages = list(self._messages)
         self._messages.clear()
         return messages
-
-    def _wake(self) -> None:
-        # The event is forgotten once set: of many messages in a row only the first pays for the wake-up.
-        if self._arrival is not None:
-            self._arrival.set()
-            self._arrival = None

@@ -4,9 +4,9 @@ It is asked once and answered once, by `answer` or by `fail`. The type of the an
 the question, so a type checker sees both ends.
 """
 
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
-import anyio
+from keep_actors.kernel.waiter import Waiter
 
 T = TypeVar("T")
 
@@ -22,7 +22,8 @@ class Question(Generic[T]):
     _answer: T
     _error: Exception | None = None
     _answered: bool = False
-    _settled: anyio.Event | None = None
+    _asker: Waiter | None = None
+    _passed_to: "dict[int, Question[Any]] | None" = None
 
     @property
     def is_answered(self) -> bool:
@@ -32,31 +33,26 @@ class Question(Generic[T]):
     @property
     def is_asked(self) -> bool:
         """True if an asker waits, or has waited, for the answer."""
-        return self._settled is not None
+        return self._asker is not None
 
     def answer(self, value: T) -> None:
         """Give the asker its answer."""
         assert not self._answered, "a question is answered once"
         self._answer = value
-        self._answered = True
-        if self._settled is not None:
-            self._settled.set()
+        self._settle()
 
     def fail(self, error: Exception) -> None:
         """Raise `error` in the asker. Give each question its own exception: raising one changes it."""
         assert not self._answered, "a question is answered once"
         self._error = error
-        self._answered = True
-        if self._settled is not None:
-            self._settled.set()
+        self._settle()
 
     async def wait(self) -> None:
         """Return once there is a result."""
-        assert self._settled is None, "a question is asked once"
-        # One plain event per question: nothing else that AnyIO offers is cheaper on both asyncio and trio.
-        self._settled = anyio.Event()
+        assert self._asker is None, "a question is asked once"
+        self._asker = Waiter()
         if not self._answered:
-            await self._settled.wait()
+            await self._asker.wait()
 
     def result(self) -> T:
         """Return the answer, or raise the error. There must be one."""
@@ -69,3 +65,16 @@ class Question(Generic[T]):
             raise error
         finally:
             del error
+
+    def _pass_to(self, waiting: "dict[int, Question[Any]]") -> None:
+        """Let another actor owe the answer: it is in `waiting` until then."""
+        waiting[id(self)] = self
+        self._passed_to = waiting
+
+    def _settle(self) -> None:
+        self._answered = True
+        if self._passed_to is not None:
+            del self._passed_to[id(self)]
+            self._passed_to = None
+        if self._asker is not None:
+            self._asker.wake()

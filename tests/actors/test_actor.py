@@ -467,3 +467,62 @@ async def test_an_actor_that_always_has_messages_lets_others_run() -> None:
         counter.stop()
 
     assert seen[0] < 50
+
+
+class Passes(Actor[Question[int]]):
+    """Passes every question on, and owes no answer itself."""
+
+    def __init__(self, to: Actor[Question[int]]) -> None:
+        super().__init__("passes")
+        self._to = to
+
+    async def receive(self, message: Question[int]) -> None:
+        self._to.ref.pass_on(message)
+
+
+class Answers(Actor[Question[int]]):
+    """Answers with 7, or dies of the question."""
+
+    def __init__(self, *, dies: bool = False) -> None:
+        super().__init__("answers")
+        self._dies = dies
+
+    async def receive(self, message: Question[int]) -> None:
+        if self._dies:
+            raise ZeroDivisionError
+        message.answer(7)
+
+
+async def test_a_question_that_is_passed_on_is_answered_by_the_actor_that_has_it() -> None:
+    answers = Answers()
+    passes = Passes(answers)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(answers.run)
+        tasks.start_soon(passes.run)
+        assert await passes.ref.ask(Question[int]()) == 7
+        assert answers._waiting == {}
+        answers.stop()
+        passes.stop()
+
+
+async def test_a_question_that_is_passed_on_fails_when_the_actor_that_has_it_dies() -> None:
+    answers = Answers(dies=True)
+    passes = Passes(answers)
+
+    async def die() -> None:
+        with pytest.raises(ZeroDivisionError):
+            await answers.run()
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(die)
+        tasks.start_soon(passes.run)
+        with pytest.raises(ActorDied, match="answers"):
+            await passes.ref.ask(Question[int]())
+        passes.stop()
+
+
+async def test_a_question_that_was_answered_is_not_passed_on() -> None:
+    question = Question[int]()
+    question.answer(1)
+    with pytest.raises(AssertionError, match="answered once"):
+        Answers().ref.pass_on(question)

@@ -3,12 +3,12 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import anyio
-import anyio.from_thread
 import pytest
 from anyio.abc import TaskGroup
 
 from keep_actors.host.storage_actor import StorageActor, StorageRef
 from keep_actors.kernel import ActorDied, ActorError, ActorStopped, MailboxFull
+from keep_actors.kernel.waiter import wake_up_caller
 from keep_storage import Store
 from keep_storage.errors import Reason, Rejected, StorageError, StorageLost, StorageUnavailable
 from keep_storage.operations import CreateWorkflow, Done, Operation, OperationOutcome, OperationRefused
@@ -52,10 +52,11 @@ class Held:
     def __init__(self, commit: Commit = ok) -> None:
         self.commit = commit
         self.begun = anyio.Event()
+        self._call_soon = wake_up_caller()
         self.release = threading.Event()
 
     def __call__(self, batch: Sequence[Note]) -> list[OperationOutcome]:
-        anyio.from_thread.run_sync(self.begun.set)
+        self._call_soon(self.begun.set)
         assert self.release.wait(timeout=60), "the test forgot to release the commit"
         return self.commit(batch)
 

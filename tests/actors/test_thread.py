@@ -1,3 +1,4 @@
+import sys
 import threading
 
 import anyio
@@ -5,6 +6,7 @@ import anyio.to_thread
 import pytest
 
 from keep_actors.kernel import WorkerThread
+from keep_actors.kernel import thread as thread_module
 
 pytestmark = pytest.mark.anyio
 
@@ -38,3 +40,38 @@ async def test_a_call_does_not_queue_behind_other_users_of_threads() -> None:
 
     for other in others:
         shared.release_on_behalf_of(other)
+
+
+async def test_calls_happen_one_at_a_time_in_the_order_in_which_they_were_made() -> None:
+    thread, made, seen = WorkerThread(), list[int](), list[tuple[int, int]]()
+
+    def note(number: int) -> None:
+        seen.append((number, threading.get_ident()))
+
+    async def call(number: int) -> None:
+        made.append(number)
+        await thread.run(note, number)
+
+    async with anyio.create_task_group() as tasks:
+        for number in range(20):
+            tasks.start_soon(call, number)
+
+    assert [number for number, _ in seen] == made
+    assert len({ident for _, ident in seen}) == 1
+
+
+async def test_an_idle_thread_ends_and_the_next_call_starts_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(thread_module, "_IDLE_S", 0.01)
+    thread = WorkerThread()
+    first = await thread.run(threading.current_thread)
+    first.join(timeout=60)
+    assert not first.is_alive()
+    assert await thread.run(abs, -1) == 1
+
+
+async def test_an_error_of_the_call_does_not_end_the_thread() -> None:
+    thread = WorkerThread()
+    first = await thread.run(threading.get_ident)
+    with pytest.raises(SystemExit):
+        await thread.run(sys.exit)
+    assert await thread.run(threading.get_ident) == first
