@@ -11,12 +11,10 @@ import msgspec
 
 from keep_actors.connectors import Catalog, Method
 from keep_actors.policy import Grant as Grant
-from keep_storage import reads
 from keep_storage.ids import Millis
 from keep_storage.model import GrantPolicy
 from keep_storage.model import StoredGrant as StoredGrant
 from keep_storage.operations import ClearWorkflowError, GrantPermission, GrantUse
-from keep_storage.transaction import Queries
 
 Accepted = Literal["explicit", "declared", "all"]
 """Grants without naming them: none, all that the script names, or every method of every connector."""
@@ -79,13 +77,6 @@ def use_of(envelope: Envelope, permission: str, now: Millis) -> GrantUse | None:
 def day_of(now: Millis) -> int:
     """The number of the day (UTC), for daily limits."""
     return now // _DAY_MS
-
-
-def grants_of(q: Queries, version_id: str) -> list[StoredGrant]:
-    """The grants of a version: those of its major number."""
-    version = reads.version(q, version_id)
-    assert version is not None, "a version is never deleted"
-    return reads.grants(q, version.workflow_id, version.major)
 
 
 def needed(uses: Iterable[str], catalog: Catalog) -> list[Needed]:

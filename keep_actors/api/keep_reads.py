@@ -14,7 +14,6 @@ from keep_actors.authoring.admission import version_number
 from keep_actors.host.host import Host
 from keep_actors.kernel import ActorStopped
 from keep_actors.kernel.signal import Signal
-from keep_actors.permissions import grants_of
 from keep_actors.script import Script
 from keep_storage import reads
 from keep_storage.errors import Reason, Rejected
@@ -201,7 +200,7 @@ class KeepReads:
         ```
         """
         version_id = (await self._find(workflow)).active_version_id
-        return await self._host.reading.read(lambda q: grants_of(q, version_id) if version_id else [])
+        return await self._host.reading.read(lambda q: reads.envelope(q, version_id) if version_id else [])
 
     async def missing_methods(self) -> list[tuple[str, list[str]]]:
         """The workflows whose script names methods that no connector of this runtime has, and which. Not the archived.

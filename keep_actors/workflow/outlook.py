@@ -6,7 +6,7 @@ from itertools import takewhile
 import msgspec
 
 from keep_actors.connectors import Catalog
-from keep_actors.permissions import Envelope, grants_of, use_of
+from keep_actors.permissions import Envelope, use_of
 from keep_actors.workflow import deployment
 from keep_actors.workflow.messages import Activate
 from keep_actors.workflow.plan import PlannedStep, Reconcile, StartRetry, StartRun, plan
@@ -43,7 +43,7 @@ def look(q: Queries, workflow_id: str, now: Millis, repairs_max: Callable[[str],
     if not isinstance(step, StartRun | StartRetry):
         return Outlook(snapshot, step, Envelope(()))
     version = snapshot.workflow.active_version_id
-    envelope = Envelope(grants_of(q, version) if version is not None else ())
+    envelope = Envelope(reads.envelope(q, version) if version is not None else ())
     retried = reads.run(q, step.run_id) if isinstance(step, StartRetry) else None
     return Outlook(snapshot, step, envelope, reads.handler(q, workflow_id, step.handler), retried)
 
@@ -109,5 +109,5 @@ def approved(
     if method is None:
         words = f"This runtime has no `ctx.{name}`: open it with the connector, then approve. The question stays open."
         raise Rejected(Reason.MUTATION_NOT_SENT, words)
-    envelope = Envelope(grants_of(q, workflow.active_version_id))
+    envelope = Envelope(reads.envelope(q, workflow.active_version_id))
     return workflow, use_of(envelope, method.permission, now)

@@ -274,7 +274,14 @@ class CreateSession(Operation[Session], frozen=True):
 
 
 class FinishSession(Operation[Session], frozen=True):
+    """End a session whose runs have all committed.
+
+    With `if_idle` it goes with the commit of a run, which may be the last: a session that has more to do stays open,
+    and nothing is refused.
+    """
+
     session_id: str
+    if_idle: bool = False
 
 
 class CreateRun(Operation[Run], frozen=True):

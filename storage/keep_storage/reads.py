@@ -233,6 +233,11 @@ def grants(q: Queries, workflow_id: str, major: int) -> list[StoredGrant]:
     return find_all(q, StoredGrant, "grants_of_version", {"workflow_id": workflow_id, "major": major})
 
 
+def envelope(q: Queries, version_id: str) -> list[StoredGrant]:
+    """The grants of a version: those of its major number."""
+    return find_all(q, StoredGrant, "envelope_of_version", {"version_id": version_id})
+
+
 def sessions(q: Queries, workflow_id: str, *, limit: int = PEEK_DEFAULT, before: str = _LAST_ID) -> list[Session]:
     """The sessions of a workflow, newest first. `before` is the id of the last one seen."""
     return find_all(q, Session, "sessions_of_workflow", {"workflow_id": workflow_id, "limit": limit, "before": before})

@@ -231,6 +231,10 @@ def uncommitted_run(q: Queries, session_id: str) -> str | None:
     return None if row is None else row[0]
 
 
+def has_pending_events(q: Queries, workflow_id: str) -> bool:
+    return q.one("pending_event_of_workflow", {"workflow_id": workflow_id}) is not None
+
+
 def completed_open_sessions(q: Queries, workflow_id: str | None) -> list[Session]:
     return find_all(q, Session, "completed_open_sessions", one_or_all(workflow_id))
 

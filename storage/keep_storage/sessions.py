@@ -41,6 +41,8 @@ def create_session(tx: Transaction, op: CreateSession, now: Millis) -> Change[Se
 
 def finish_session(tx: Transaction, op: FinishSession, now: Millis) -> Change[Session]:
     session = existing(tx, op.session_id)
+    if op.if_idle and not _is_idle(tx, session):
+        return Change(session, ())
     if session.ended_at is not None:
         reject(Reason.SESSION_FINISHED, f"Session {session.id!r} has already ended as {session.result}.")
     if run_id := rows.uncommitted_run(tx, session.id):
@@ -50,6 +52,13 @@ def finish_session(tx: Transaction, op: FinishSession, now: Millis) -> Change[Se
         )
     session = complete(tx, session, now)
     return changed(session, session.workflow_id, None, session=session.id, result=session.result)
+
+
+def _is_idle(q: Queries, session: Session) -> bool:
+    """Return True if nothing of an open session is left to do, as far as the events tell."""
+    if session.ended_at is not None or rows.uncommitted_run(q, session.id) is not None:
+        return False
+    return not rows.has_pending_events(q, session.workflow_id)
 
 
 def complete(tx: Transaction, session: Session, now: Millis) -> Session:

@@ -458,7 +458,12 @@ def create_session(s: State, op: ops.CreateSession, now: int) -> None:
 
 
 def finish_session(s: State, op: ops.FinishSession, now: int) -> None:
-    must(get(s, "sessions", op.session_id)["result"] is None)
+    session = get(s, "sessions", op.session_id)
+    has_more = session["result"] is not None or not all_committed(s, op.session_id)
+    waits = any(key[0] == session["workflow_id"] and row["status"] == "pending" for key, row in s["events"].items())
+    if op.if_idle and (has_more or waits):
+        return
+    must(session["result"] is None)
     must(all_committed(s, op.session_id))
     end_session(s, op.session_id, "completed")
 

@@ -150,6 +150,11 @@ def _name(q: Queries, row: AttentionRow) -> str | None:
     return found.topic
 
 
+def may_change_nothing(operation: Operation) -> bool:
+    """Recovery finds nothing to recover; a session that has more to do stays open."""
+    return isinstance(operation, RECOVERY) or (isinstance(operation, ops.FinishSession) and operation.if_idle)
+
+
 class Duel:
     """A store and the small model, given the same operations. On the first kind of database there is."""
 
@@ -334,7 +339,7 @@ class Duel:
         """Whatever happened left a trace; and what was written before stays as it was."""
         old, new = before["journal"], self.content["journal"]
         assert new[: len(old)] == old, "the journal is only appended to"
-        if self.content != before or not all(isinstance(each, RECOVERY) for each in parts(operation)):
+        if self.content != before or not all(map(may_change_nothing, parts(operation))):
             assert len(new) > len(old), "something happened and the journal does not say so"
         words = str(new[len(old) :])
         for table in ("runs", "mutations"):
@@ -660,7 +665,7 @@ class Author:
         if session is None:
             return ops.CreateSession(self.fresh("ses"), workflow_id, "test")
         if self.likely(5):
-            return ops.FinishSession(session)
+            return ops.FinishSession(session, self.likely(50))
         if retry := small.goes_on_next(self.s, workflow_id):
             return ops.CreateRetryRun(self.fresh("run"), retry, session)
         handlers = [key[1] for key, row in self.s["handlers"].items() if key[0] == workflow_id and row["declared"]]
@@ -1055,7 +1060,7 @@ class Author:
                 ops.CommitJob(run_id, None, publishes),
                 ops.OpenItem(run_id, self.one((*ITEMS, "")), self.one(("Item", " "))),
                 ops.CloseItem(run_id, self.one(ITEMS), self.one(list(ItemState)), publishes=publishes),
-                ops.FinishSession(str(self.known("sessions"))),
+                ops.FinishSession(str(self.known("sessions")), self.likely(50)),
                 ops.SkipEvent(*self.any_event()),
             )
         )
@@ -1115,7 +1120,7 @@ ANYTHING: dict[type[Operation], Callable[[Author], Operation]] = {
     ops.HaltWorkflow: lambda a: ops.HaltWorkflow(a.known("workflows"), a.one(("no more", " "))),
     ops.ClearWorkflowError: lambda a: ops.ClearWorkflowError(a.known("workflows"), "ann"),
     ops.CreateSession: lambda a: ops.CreateSession(a.id_for("sessions", "ses"), a.known("workflows")),
-    ops.FinishSession: lambda a: ops.FinishSession(a.known("sessions")),
+    ops.FinishSession: lambda a: ops.FinishSession(a.known("sessions"), a.likely(50)),
     ops.CreateRun: lambda a: ops.CreateRun(
         a.id_for("runs", "run"), a.known("sessions"), a.one(("file", "poll", UNKNOWN)), a.one(list(Phase))
     ),

@@ -212,6 +212,11 @@ ON CONFLICT (workflow_id, permission, day) DO UPDATE SET calls = grant_uses.call
 -- The envelope of a major version.
 SELECT * FROM grants WHERE workflow_id = :workflow_id AND major = :major ORDER BY permission;
 
+-- name: envelope_of_version
+-- The same by a version of it, without its source.
+SELECT g.* FROM script_versions v JOIN grants g ON g.workflow_id = v.workflow_id AND g.major = v.major
+WHERE v.id = :version_id ORDER BY g.permission;
+
 -- name: insert_session
 -- An open session.
 INSERT INTO sessions (id, workflow_id, trigger, started_at) VALUES (:id, :workflow_id, :trigger, :started_at);
@@ -248,6 +253,12 @@ WHERE id = :id AND ended_at IS NOT NULL;
 -- name: uncommitted_run_of_session
 -- A run that keeps the session from being completed.
 SELECT id FROM runs WHERE session_id = :session_id AND status <> 'committed' LIMIT 1;
+
+-- name: pending_event_of_workflow
+-- A topic with an event that waits.
+SELECT id FROM topics
+WHERE workflow_id = :workflow_id AND EXISTS (SELECT 1 FROM events WHERE topic_id = topics.id AND status = 'pending')
+LIMIT 1;
 
 -- name: completed_open_sessions
 -- Open sessions whose runs have all committed. In the order of the index of open ones: by id, all would be read.
