@@ -22,7 +22,7 @@ from keep_actors import Connector, Keep
 from keep_actors.connectors import mutation
 from keep_actors.runtime import opening
 from keep_storage import Ids, Millis, Operation, Store, reads, wall_clock
-from keep_storage.model import Handler, HandlerKind, Run, ScriptVersion, StoredGrant
+from keep_storage.model import Handler, HandlerKind, Run, RunStatus, ScriptVersion, StoredGrant
 from keep_storage.operations import (
     ActivateScript,
     AddScriptVersion,
@@ -363,9 +363,10 @@ class Meter:
         self.commits += 1
         at = time.perf_counter()
         for operation, outcome in zip(batch, outcomes, strict=True):
-            if isinstance(operation, Together) and isinstance(operation.operations[-1], CommitConsumer):
+            steps = operation.operations if isinstance(operation, Together) else ()
+            if any(isinstance(each, CommitConsumer) for each in steps):
                 assert isinstance(outcome, Done), f"a commit was refused: {outcome}"
-                run: Run = outcome.answer[-1]
+                [run] = (run for run in outcome.answer if isinstance(run, Run) and run.status is RunStatus.COMMITTED)
                 self.ends.append(End(run.workflow_id, at))
 
 

@@ -29,7 +29,8 @@ from keep_storage.transaction import Queries
 
 T = TypeVar("T")
 
-_SCRIPTS_KEPT: Final = 256
+_SCRIPTS_BYTES_KEPT: Final = 32 * 1024 * 1024
+"""Sources of the scripts that ran last: some thousands of usual ones. What is read of them is a few times that."""
 
 
 class Services:
@@ -139,6 +140,7 @@ class Host(Services):
         """Set when they have finished."""
         self._automatic_repairs = automatic_repairs
         self._scripts: OrderedDict[str, Script] = OrderedDict()
+        self._scripts_bytes = 0
 
     async def read(self, function: Callable[[Queries], T]) -> T:
         """Read, and retry while the disk cannot be read. Use `reading` to get the error instead."""
@@ -156,7 +158,9 @@ class Host(Services):
         version = await self.read(lambda q: reads.version(q, version_id))
         assert version is not None, "a version is never deleted"
         script = Script.of(version)
-        self._scripts[version_id] = script
-        if len(self._scripts) > _SCRIPTS_KEPT:
-            self._scripts.popitem(last=False)
+        if version_id not in self._scripts:  # another workflow's actor may have read it meanwhile
+            self._scripts[version_id] = script
+            self._scripts_bytes += len(script.source)
+        while self._scripts_bytes > _SCRIPTS_BYTES_KEPT:
+            self._scripts_bytes -= len(self._scripts.popitem(last=False)[1].source)
         return script

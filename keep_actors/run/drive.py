@@ -5,11 +5,9 @@ here and nowhere else.
 """
 
 import logging
-from collections.abc import Awaitable, Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Protocol, TypeVar, assert_never
-
-import anyio
 
 from keep_actors.connectors import (
     Answer,
@@ -80,15 +78,18 @@ log = logging.getLogger("keep_actors")
 
 Ended = TypeVar("Ended", bound=ReadOutcome | CallOutcome)
 
-Write = Callable[[Writes], Awaitable[tuple[Any, ...]]]
-"""Writes operations together and returns their answers. Raises `Rejected` or `StorageUnavailable`."""
+Answers = Callable[[], Awaitable[tuple[Any, ...]]]
+"""Waits until operations are durable, and returns their answers. Raises `Rejected` or `StorageUnavailable`."""
+
+Write = Callable[[Writes], Answers]
+"""Sends operations on their way together, at once."""
 
 
 class RunStorage(Protocol):
     """The events of a run's workflow, and the place where it writes. Refusals raise `Rejected`."""
 
-    async def save(self, operations: Writes) -> tuple[Any, ...]:
-        """Make the operations durable, all or none, and return their answers."""
+    def save(self, operations: Writes) -> Answers:
+        """Begin to make the operations durable, all or none."""
         ...
 
     async def peek(self, topic: str, limit: int, after: int) -> Sequence[Event]:
@@ -117,9 +118,15 @@ class StoredRun:
         self._handler = handler
         self._write = write
 
-    async def save(self, operations: Writes) -> tuple[Any, ...]:
+    def save(self, operations: Writes) -> Answers:
         """While the storage cannot write, try again: what is known of the outside is known only here."""
-        return await retry_while_unavailable(lambda: self._write(operations), self._host.time)
+        begun = [self._write(operations)]
+
+        async def once() -> tuple[Any, ...]:
+            answers = begun.pop() if begun else self._write(operations)
+            return await answers()
+
+        return lambda: retry_while_unavailable(once, self._host.time)
 
     async def peek(self, topic: str, limit: int, after: int) -> Sequence[Event]:
         return await self._host.read(lambda q: reads.peek(q, self._workflow_id, topic, limit=limit, after=after))
@@ -167,7 +174,8 @@ class RunDriver:
     async def _do(self, effect: RunEffect) -> RunInput:  # noqa: C901  # one case for each effect
         match effect:
             case Save():
-                return await self._save(effect, self._machine.state.at)
+                place = self._machine.state.at
+                return await self._end_save(self._begin_save(effect, place), place)
             case PeekEvents():
                 return EventsRead(tuple(await self._storage.peek(effect.topic, effect.limit, effect.after)))
             case GetEvents():
@@ -240,29 +248,26 @@ class RunDriver:
         return _ended(outcome, logs)
 
     async def _save_and_invoke(self, effect: SaveAndInvoke) -> RunEffect:
-        """The outcome of a call is written at once, whatever `next` does."""
-        saved: list[RunInput] = []
-
-        async def save() -> None:
-            saved.append(await self._save(effect.save, At.AWAITING_OUTCOME))
-
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(save)
-            then = await self._invoke(effect.invoke)
+        """The outcome of a call is on its way to the file before `next` begins, whatever that does."""
+        saving = self._begin_save(effect.save, At.AWAITING_OUTCOME)
+        then = await self._invoke(effect.invoke)
         assert isinstance(then, AwaitSave), "a run goes on only when the outcome of its call is written"
-        return self._on(saved[0])
+        return self._on(await self._end_save(saving, At.AWAITING_OUTCOME))
 
     # Storage.
 
-    async def _save(self, effect: Save, place: At) -> RunInput:
+    def _begin_save(self, effect: Save, place: At) -> Answers:
         if effect.alarm:
             log.error("%s", effect.alarm)
         for operation in effect.operations:
             if isinstance(operation, CreateMutation):
                 self._host.reach(Point.RECORD, f"{operation.connector}.{operation.method}")
         self._host.reach(Point.SAVE, place)
+        return self._storage.save(effect.operations) if effect.operations else _nothing
+
+    async def _end_save(self, saving: Answers, place: At) -> RunInput:
         try:
-            answers = await self._storage.save(effect.operations) if effect.operations else ()
+            answers = await saving()
         except Rejected as error:
             return SaveRefused(error)
         self._host.reach(Point.SAVED, place)
@@ -316,14 +321,9 @@ class RunDriver:
         host.reach(Point.CHECKED, name)
         return verdict
 
-    @contextmanager
-    def _outside(self) -> Iterator[None]:
+    def _outside(self) -> AbstractContextManager[None]:
         """Give the slot to another run while this one waits for the outside."""
-        if not self._has_slot:
-            yield
-            return
-        with self._host.run_slots.outside():
-            yield
+        return self._host.run_slots.outside() if self._has_slot else nullcontext()
 
     async def _watched(self, method: Method, answer: Awaitable[Ended]) -> Ended:
         """Wait for a connector, and measure how long that takes and how it ends."""
@@ -343,12 +343,17 @@ class RunDriver:
         return outcome
 
 
-async def drive_run(machine: RunMachine, host: Host, write: Write) -> None:
-    """Drive one run to its end, in a slot, measured."""
+async def _nothing() -> tuple[Any, ...]:
+    """The answers of no operations."""
+    return ()
+
+
+async def drive_run(machine: RunMachine, host: Host, write: Write, *, goes_on: bool = False) -> None:
+    """Drive one run to its end, in a slot, measured. `goes_on`: its workflow has just had one, and may keep it."""
     facts, telemetry, began = machine.facts, host.telemetry, host.time.now()
     known = {"workflow_id": facts.workflow.id, "workflow": facts.workflow.name, "run_id": facts.run_id}
     with telemetry.span(names.RUN.name, **known, handler=facts.handler, kind=facts.kind, trigger=facts.trigger) as span:
-        async with host.run_slots.turn():
+        async with host.run_slots.turn(goes_on=goes_on):
             storage = StoredRun(host, facts.workflow.id, facts.handler, write)
             driver = RunDriver(machine, host, storage, has_slot=True)
             end = await driver.drive(machine.start(host.time.now()))

@@ -43,6 +43,7 @@ from keep_storage.operations import (
     CommitJob,
     CommitProducer,
     CreateMaintenanceTask,
+    FinishSession,
     HaltWorkflow,
     Operation,
     RecoverCrashedRuns,
@@ -69,12 +70,13 @@ class RunEnds:
     def _commit(self) -> RunEffect:
         facts, state = self.facts, self.state
         run_id, publishes, kept, logs = facts.run_id, state.publishes, state.next_state, self._logs()
+        ends = (FinishSession(facts.session_id, if_idle=True),) if facts.session_id else ()
         if facts.kind is HandlerKind.CONSUMER:
-            return self._save(At.COMMITTING, CommitConsumer(run_id, publishes, kept, logs, state.cost_micros))
+            return self._save(At.COMMITTING, CommitConsumer(run_id, publishes, kept, logs, state.cost_micros), *ends)
         commit = CommitProducer if facts.kind is HandlerKind.PRODUCER else CommitJob
         schedule, default_ms = facts.script.schedule_of(facts.handler), facts.policy.producer_interval_ms
         next_at = next_run_at(schedule, facts.workflow.timezone, default_ms, self._now)
-        return self._save(At.COMMITTING, commit(run_id, next_at, publishes, kept, logs, state.cost_micros))
+        return self._save(At.COMMITTING, commit(run_id, next_at, publishes, kept, logs, state.cost_micros), *ends)
 
     def _committed(self, said: Saved) -> RunEffect:
         self._take(said)

@@ -78,6 +78,8 @@ class RunFacts(msgspec.Struct, frozen=True):
     """The stopped run that this one continues, at `next`."""
     trigger: str = ""
     """The reason to run now: `event`, `wake`, `schedule` or `retry`."""
+    session_id: str = ""
+    """The session that ends with the commit, if nothing else is to be done. Empty for a call or a dry run."""
     parks: bool = True
     """A call that waits for a person parks the run; if false, it stops the workflow."""
 

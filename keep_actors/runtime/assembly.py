@@ -44,7 +44,7 @@ def assemble(
     sinks: tuple[Sink, ...] = (),
     server: Serves | None = None,
     restart: RestartPolicy | None = None,
-    runs_max: int = 64,
+    runs_max: int = 256,
     telemetry: Telemetry = NO_TELEMETRY,
     faults: Faults = no_faults,
     pace: PaceOf | None = None,

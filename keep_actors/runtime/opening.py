@@ -44,7 +44,7 @@ async def open(  # noqa: A001  # `keep_actors.open(...)` is how it is called
     limits: Limits | None = None,
     pool_policy: PoolPolicy | None = None,
     sharing: Sharing | None = None,
-    runs_max: int = 64,
+    runs_max: int = 256,
     restart: RestartPolicy | None = None,
     telemetry: Wanted = None,
     control: bool | str | os.PathLike[str] = False,

@@ -87,7 +87,7 @@ class Box:
         maintainer: Maintainer | None = None,
         notices: Sinks = (),
         restart: RestartPolicy | None = None,
-        runs_max: int = 64,
+        runs_max: int = 256,
         telemetry: Wanted = None,
         shutdown_grace_ms: Millis = 10_000,
         faults: Faults = no_faults,

@@ -7,7 +7,7 @@ a person can pause or look while a call is pending, and there is never more than
 from collections import deque
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Any, Protocol, TypeVar, assert_never
+from typing import Any, Final, Protocol, TypeVar, assert_never
 
 import anyio
 from anyio.abc import TaskGroup
@@ -17,9 +17,10 @@ from keep_actors.host.fault_points import Point
 from keep_actors.host.host import Host
 from keep_actors.host.storage_retry import retry_while_unavailable
 from keep_actors.kernel import Actor
+from keep_actors.kernel.waiter import Waiter
 from keep_actors.maintenance import Maintainer
-from keep_actors.permissions import Envelope, PermissionsNeeded, grants_of
-from keep_actors.run.drive import RunDriver, StoredRun, drive_run
+from keep_actors.permissions import Envelope, PermissionsNeeded
+from keep_actors.run.drive import Answers, RunDriver, StoredRun, drive_run
 from keep_actors.run.effects import EventSkipped, GrantsChanged, RunEffect, StopRequested, Writes
 from keep_actors.run.machine import RunMachine
 from keep_actors.run.schedule import next_run_at
@@ -71,6 +72,9 @@ from keep_storage.recovery import recovery
 
 T = TypeVar("T")
 
+_TURNS_IN_A_ROW: Final = 4
+"""A workflow with more to do keeps its run slot for this many runs while others wait for one."""
+
 
 class WakeUps(Protocol):
     """Where a workflow actor lives: who wakes it later, and who lets it go."""
@@ -99,9 +103,14 @@ class WorkflowActor(Actor[Message]):
         self._home = home
         self._maintainer = maintainer
         self._restarted = restarted
+        self._turns = 0
+        """How many runs this incarnation has started."""
         self._work_id: str | None = None
         """The run or side task that is active beside the mailbox."""
         self._run: RunMachine | None = None
+        self._advancing: Advance | None = None
+        """The step of the run or side task that is on its way through the storage."""
+        self._stepped = Waiter()
         self._repairing: anyio.CancelScope | None = None
         self._between: deque[WhenIdle | Do[Any]] = deque()
         self._tasks: TaskGroup | None = None
@@ -128,13 +137,17 @@ class WorkflowActor(Actor[Message]):
             # Of another id: the work of an incarnation that crashed. Recovery has settled it.
             case Advance():
                 if message.work_id == self._work_id:
-                    await self._advance_by(message)
+                    self._advancing = message
+                    self._host.storage.pass_on(message)
+                    return
             case Ended():
                 if message.work_id == self._work_id:
                     self._work_id, self._run = None, None
             case Do():
+                await self._advanced()
                 await self._do(message)
             case Stop():
+                await self._advanced()
                 await self._stop(message)
             case Deploy() | Activate() | Approve():
                 self._between.append(message)
@@ -184,7 +197,7 @@ class WorkflowActor(Actor[Message]):
                 self._run.told(StopRequested("the workflow was archived"))
             case GrantPermission() | RevokePermission():
                 version_id = self._run.facts.script.version_id
-                grants = await self._host.read(lambda q: grants_of(q, version_id))
+                grants = await self._host.read(lambda q: reads.envelope(q, version_id))
                 self._run.told(GrantsChanged(Envelope(grants)))
             case _:
                 pass
@@ -218,14 +231,11 @@ class WorkflowActor(Actor[Message]):
         schedule = facts.script.schedule_of(facts.handler)
         return next_run_at(schedule, facts.workflow.timezone, policy.producer_interval_ms, now)
 
-    async def _advance_by(self, message: Advance) -> None:
-        """Apply the run's operations. The task that asked logs the news, since it knows the run."""
-        try:
-            message.answer(await self._host.storage.apply(Together(message.operations)))
-        except (Rejected, StorageUnavailable) as error:
-            message.fail(error)
-        else:
-            self._replace_workers(Together(message.operations))
+    async def _advanced(self) -> None:
+        """Wait until the last step of the run is written, and the run knows it if it waits for that: what a person
+        does comes before the step or after it. `next` runs while its step is written, and may run for long."""
+        while (step := self._advancing) is not None and (step.is_asked or not step.is_answered):
+            await self._stepped.wait()
 
     async def _do_between(self, message: WhenIdle | Do[Any]) -> None:
         """Process a message that waited until the workflow was idle."""
@@ -318,7 +328,12 @@ class WorkflowActor(Actor[Message]):
         assert version_id is not None, "what is active has a script"
         run = self._run = new_run(outlook, step, await self._host.script(version_id), self._host)
         run_id, write = run.facts.run_id, partial(self._advance, run.facts.run_id)
-        self._start_beside(run_id, lambda: drive_run(run, self._host, write), run_id, run.facts.handler)
+        # Depth before breadth: its script and its rows are warm. Then others have waited long enough.
+        goes_on = self._turns % _TURNS_IN_A_ROW != 0
+        self._turns += 1
+        self._start_beside(
+            run_id, lambda: drive_run(run, self._host, write, goes_on=goes_on), run_id, run.facts.handler
+        )
 
     async def _repair(self, outlook: Outlook, step: Repair) -> None:
         workflow, maintainer = outlook.snapshot.workflow, self._maintainer
@@ -340,7 +355,7 @@ class WorkflowActor(Actor[Message]):
 
     async def _write_repair(self, task_id: str, writes: Writes) -> None:
         try:
-            await retry_while_unavailable(lambda: self._advance(task_id, writes), self._host.time)
+            await retry_while_unavailable(lambda: self._advance(task_id, writes)(), self._host.time)
         except Rejected as error:
             # A person has archived the workflow: the repair is of no use any more.
             if error.reason is not Reason.WORKFLOW_STATUS_REFUSED:
@@ -407,14 +422,23 @@ class WorkflowActor(Actor[Message]):
         self._work_id = work_id
         self._tasks.start_soon(work)
 
-    async def _advance(self, work_id: str, operations: Writes) -> tuple[Any, ...]:
+    def _advance(self, work_id: str, operations: Writes) -> Answers:
         """Called beside the mailbox. These steps go first: they are one at a time, and others may fill the mailbox."""
-        step = Advance(work_id, operations)
+        step = Advance(work_id, operations, self._stepped.wake)
         self.mailbox.put_first([step])
-        await step.wait()
-        answers = step.result()
-        tell(Together(operations), answers)
-        self._host.call_times.note(answers)
+        return partial(self._answers_of, step)
+
+    async def _answers_of(self, step: Advance) -> tuple[Any, ...]:
+        """Called beside the mailbox: wait until the step is written. The task that asked logs the news, since it
+        knows the run."""
+        try:
+            await step.wait()
+            answers = step.result()
+        finally:
+            if self._advancing is step:
+                self._advancing = None
+            self._stepped.wake()
+        self._note(step.operation, answers)
         return answers
 
     async def _write(self, operation: Operation[Any]) -> None:
@@ -422,10 +446,14 @@ class WorkflowActor(Actor[Message]):
 
     async def _written(self, operation: Operation[T]) -> T:
         answer = await self._host.storage.apply(operation)
-        self._replace_workers(operation)
-        tell(operation, answer)
-        self._host.call_times.note(answer)
+        self._note(operation, answer)
         return answer
+
+    def _note(self, done: Operation[Any], answer: Any) -> None:
+        """Take notice of a committed operation."""
+        self._replace_workers(done)
+        tell(done, answer)
+        self._host.call_times.note(answer)
 
     def _replace_workers(self, done: Operation[Any]) -> None:
         """Another script runs now, or the same with other rights: no process goes on that ran the last one."""

@@ -1,14 +1,16 @@
 """Messages to a workflow actor: a closed union."""
 
+from collections.abc import Callable
 from typing import Any, TypeAlias, TypeVar
 
 import msgspec
 
+from keep_actors.host.storage_actor import Apply
 from keep_actors.kernel import Question
 from keep_actors.permissions import Grant, Needed
 from keep_actors.script import StoredDeclaration
 from keep_storage.model import Mutation, ScriptVersion
-from keep_storage.operations import Operation
+from keep_storage.operations import Operation, Together
 
 T = TypeVar("T")
 
@@ -23,12 +25,18 @@ class Ended(msgspec.Struct, frozen=True):
     work_id: str
 
 
-class Advance(Question[tuple[Any, ...]]):
-    """From the task beside the mailbox to its own actor: these transitions, together."""
+class Advance(Apply[tuple[Any, ...]]):
+    """From the task beside the mailbox to its own actor: these transitions, together. The storage answers it, and
+    `settled` is called then."""
 
-    def __init__(self, work_id: str, operations: tuple[Operation[Any], ...]) -> None:
+    def __init__(self, work_id: str, operations: tuple[Operation[Any], ...], settled: Callable[[], None]) -> None:
+        super().__init__(Together(operations))
         self.work_id = work_id
-        self.operations = operations
+        self._on_settled = settled
+
+    def _settle(self) -> None:
+        super()._settle()
+        self._on_settled()
 
 
 class Do(Question[T]):

@@ -44,6 +44,7 @@ def new_run(outlook: Outlook, step: StartRun | StartRetry, script: Script, host:
         before=Before(handler.failures, tried_since),
         retried=outlook.retried,
         trigger=step.trigger,
+        session_id=session_id,
         parks=handler.kind is HandlerKind.JOB or outlook.snapshot.parked < policy.parked_max,
     )
     return RunMachine.new(facts, outlook.envelope, host.ids, host.rng, tuple(opening))

@@ -19,8 +19,8 @@ from keep_actors import Connector, Keep, mutation
 
 ROOT: Final = Path(__file__).parents[2]
 ROOMS: Final = tuple(str(ROOT / room) for room in ("keep_actors", "storage", "sandbox"))
-FILES_MAX: Final = 76
-CHANGES_MAX: Final = 980
+FILES_MAX: Final = 78
+CHANGES_MAX: Final = 1080
 
 SCRIPT: Final = """
 export default Keep.workflow({

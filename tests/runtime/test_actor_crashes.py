@@ -19,7 +19,7 @@ from anyio.lowlevel import checkpoint
 from keep_actors import Connector, Keep, mutation, read
 from keep_actors.connectors import Catalog, Transient, Uncertain
 from keep_actors.host.reading_actor import ReadingActor, ReadingRef
-from keep_actors.host.storage_actor import StorageActor, StorageRef
+from keep_actors.host.storage_actor import Apply, StorageActor, StorageRef
 from keep_actors.kernel import ActorDied, ActorStopped, Escalated, RestartPolicy, VirtualTime
 from keep_actors.permissions import Grant
 from keep_actors.runtime.assembly import assemble
@@ -93,6 +93,32 @@ class StruckStorage(StorageRef):
         answer = await super().apply(operation)
         self._strike(operation)
         return answer
+
+    def pass_on(self, question: Apply[Any]) -> None:
+        self._strike(question.operation)
+        super().pass_on(StruckStep(question, self._strike))
+
+
+class StruckStep(Apply[Any]):
+    """A step of a run on its way. A strike after it kills the run, and with it the actor."""
+
+    def __init__(self, step: Apply[Any], strike: Strike) -> None:
+        super().__init__(step.operation)
+        self._step = step
+        self._strike = strike
+
+    def answer(self, value: Any) -> None:
+        super().answer(value)
+        try:
+            self._strike(self.operation)
+        except Crash as crash:
+            self._step.fail(crash)
+        else:
+            self._step.answer(value)
+
+    def fail(self, error: Exception) -> None:
+        super().fail(error)
+        self._step.fail(error)
 
 
 class StruckReading(ReadingRef):
@@ -543,7 +569,9 @@ POLLS = script(producer='await c.publish("in", { title: "One" });', schedule='{ 
 
 
 @pytest.mark.parametrize(
-    "left_behind", [lambda: Ended("run_of_the_dead"), lambda: Advance("run_of_the_dead", ())], ids=["an end", "a step"]
+    "left_behind",
+    [lambda: Ended("run_of_the_dead"), lambda: Advance("run_of_the_dead", (), lambda: None)],
+    ids=["an end", "a step"],
 )
 async def test_what_the_run_of_a_dead_incarnation_leaves_behind_keeps_nobody_awake(
     left_behind: Callable[[], Message],

@@ -159,8 +159,8 @@ BUGS: Final = (
     Bug(
         "what a dead incarnation wanted to write is written",
         "keep_actors/workflow/actor.py",
-        "                if message.work_id == self._work_id:\n                    await",
-        "                if message.work_id:\n                    await",
+        "                if message.work_id == self._work_id:\n                    self._advancing",
+        "                if message.work_id:\n                    self._advancing",
     ),
     Bug(
         "an actor that crashed does not recover its run",

@@ -11,6 +11,7 @@ from typing import Any, Final, TypeAlias
 import msgspec
 
 from keep_actors.authoring.dry_run.report import EventRef
+from keep_actors.run.drive import Answers
 from keep_actors.run.earlier_calls import Earlier
 from keep_actors.run.effects import Writes
 from keep_storage import reads
@@ -78,10 +79,14 @@ class Backlog:
         """Begin a run that subscribes to these topics."""
         self._subscribed = subscribed
 
-    async def save(self, operations: Writes) -> tuple[Any, ...]:
-        """Count the calls that grants limit. Raises `Rejected`; writes nothing."""
-        self.count(operations)
-        return (None,) * len(operations)
+    def save(self, operations: Writes) -> Answers:
+        """Count the calls that grants limit. Writes nothing."""
+
+        async def answers() -> tuple[Any, ...]:
+            self.count(operations)
+            return (None,) * len(operations)
+
+        return answers
 
     def count(self, operations: Writes) -> None:
         """The same, for operations that a run would write next."""
