@@ -8,9 +8,9 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import Final, NamedTuple, Protocol, TypeVar
 
-import anyio
-import anyio.lowlevel
+from anyio.lowlevel import checkpoint
 
+from keep_actors.kernel.waiter import Waiter
 from keep_actors.sandbox_pool.worker import Worker
 from keep_sandbox.conversation import Conversation
 from keep_sandbox.invocation import Capabilities, Invocation, MethodKind
@@ -92,7 +92,7 @@ class WorkerCall:
         self._heard = False
         self._outcomes: deque[Outcome] = deque()
         self._terminal: Terminal | None = None
-        self._woken = anyio.Event()
+        self._driver = Waiter()
         self._is_unplaced = False
         self._was_computing = False
         self._has_second_chance = True
@@ -117,14 +117,13 @@ class WorkerCall:
         """The next request, or the end."""
         assert self._terminal is None, "the invocation has ended"
         if self._outcomes:
-            await anyio.lowlevel.checkpoint()
+            await checkpoint()
         while not self._outcomes:
             if self._is_unplaced:
                 self._is_unplaced = False
                 await self._place(self, self._was_computing)
             else:
-                self._woken = anyio.Event()
-                await self._woken.wait()
+                await self._driver.wait()
         outcome = self._outcomes.popleft()
         if not isinstance(outcome, Request):
             self._terminal = outcome
@@ -175,7 +174,7 @@ class WorkerCall:
         self._heard = True
         if outcome is not None and not self.is_dropped:
             self._outcomes.append(outcome)
-            self._woken.set()
+            self._driver.wake()
 
     def lose(self, outcome: Terminal, *, was_computing: bool, is_to_blame: bool) -> None:
         """Take the end of the worker: the end of this call, unless nothing of its script has happened yet."""
@@ -184,7 +183,7 @@ class WorkerCall:
             self._is_unplaced, self._was_computing = True, was_computing
         else:
             self._outcomes.append(outcome)
-        self._woken.set()
+        self._driver.wake()
 
     def _may_move(self, was_computing: bool) -> bool:
         """Return True if another worker may begin the call. One that was computing gets one more chance: perhaps the

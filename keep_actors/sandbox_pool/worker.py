@@ -14,6 +14,7 @@ from typing import Final, Protocol, assert_never
 import anyio
 import anyio.lowlevel
 
+from keep_actors.kernel.waiter import Waiter
 from keep_actors.sandbox_pool.placement import Candidate, Group, Shelf, Taken, Turns
 from keep_sandbox.conversation import Violation
 from keep_sandbox.limits import Limits
@@ -86,8 +87,8 @@ class Worker:
         self._said_wrong = ""
         self._is_stray = False
         self._unsent = bytearray()
-        self._queued = anyio.Event()
-        self._drained = anyio.Event()
+        self._sender = Waiter()
+        self._drained: anyio.Event | None = None
         self._watch = anyio.CancelScope()
 
     @property
@@ -137,31 +138,26 @@ class Worker:
             self._forget_if_done(number)
 
     def send(self, data: bytes) -> None:
-        """Send now, or queue what the socket does not take. Bytes for a worker that has ended are dropped."""
+        """Send now if the worker has one call; else with all that is sent in this turn of the event loop. Bytes for a
+        worker that has ended are dropped."""
         if self._is_over:
             return
-        sent = 0
-        if not self._unsent:
-            try:
-                sent = self._socket.send(data)
-            except BlockingIOError:
-                pass
-            except OSError:
-                return  # its reader sees the end
-        if sent < len(data):
-            self._unsent += memoryview(data)[sent:]
-            self._queued.set()
+        self._unsent += data
+        if len(self._calls) > 1 or not self._send_some():
+            self._sender.wake()
 
     async def room(self) -> None:
         """Wait while too much is queued."""
         while len(self._unsent) > _QUEUED_BYTES_MAX and not self._is_over:
+            if self._drained is None:
+                self._drained = anyio.Event()
             await self._drained.wait()
 
     def close(self) -> None:
         """Close the socket, which ends `run`; an honest worker ends itself then."""
         self._is_over = True
         self._unsent.clear()
-        self._drained.set()
+        self._make_room()
         if self._socket.fileno() >= 0:
             anyio.notify_closing(self._socket)
             self._socket.close()
@@ -183,7 +179,7 @@ class Worker:
         finally:
             self._is_over = True
             self.started.set()
-            self._drained.set()
+            self._make_room()
 
     def end_calls(self, why: Why) -> Terminal:
         """Give every call that is left its outcome. Returns that of the call that was computing, or would have been."""
@@ -299,16 +295,28 @@ class Worker:
 
     async def _send_queued(self) -> None:
         while True:
-            await self._queued.wait()
-            self._queued = anyio.Event()
-            while self._unsent:
+            if not self._unsent:
+                await self._sender.wait()
+            elif not self._send_some():
                 try:
                     await anyio.wait_writable(self._socket)
-                    del self._unsent[: self._socket.send(self._unsent[:_WRITE_BYTES])]
-                except BlockingIOError:
-                    continue
                 except (anyio.ClosedResourceError, OSError, ValueError):
                     return  # the reader sees the end
-                if len(self._unsent) <= _QUEUED_BYTES_MAX:
-                    self._drained.set()
-                    self._drained = anyio.Event()
+
+    def _send_some(self) -> bool:
+        """Send what the socket takes. Returns False if bytes are left."""
+        try:
+            del self._unsent[: self._socket.send(self._unsent[:_WRITE_BYTES])]
+        except BlockingIOError:
+            return False
+        except OSError:
+            self._unsent.clear()  # the reader sees the end
+        if len(self._unsent) <= _QUEUED_BYTES_MAX:
+            self._make_room()
+        return not self._unsent
+
+    def _make_room(self) -> None:
+        """Let those go on that wait for room."""
+        if self._drained is not None:
+            self._drained.set()
+            self._drained = None
