@@ -6,7 +6,7 @@ wait. A `Waiter` is for the paths that every run takes: one task waits, and whoe
 
 import asyncio
 import sys
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -22,26 +22,25 @@ class Waiter:
         self._future: asyncio.Future[None] | None = None
         self._task: trio.lowlevel.Task | None = None
 
-    async def wait(self) -> None:
-        """Wait for the next `wake`. A wake that came before does not count: look first, then wait.
+    def wait(self) -> Awaitable[None]:
+        """Wait for the next `wake`: await this at once. A wake that came before does not count: look first, then wait.
 
-        Whoever is cancelled while being woken gets the cancellation: look again, if the news must not be lost.
+        A task that is cancelled while it is woken gets the cancellation: look again, if the news must not be lost.
         """
-        assert (self._future or self._task) is None, "one task waits at a time"
+        assert self._task is None, "one task waits at a time"
+        assert self._future is None or self._future.done(), "one task waits at a time"
         if (trio := _running_trio()) is not None:
-            await self._wait_on_trio(trio)
-            return
+            return self._wait_on_trio(trio)
+        # The future itself: a coroutine around it would be entered again at every wake-up.
         self._future = asyncio.get_running_loop().create_future()
-        try:
-            await self._future
-        finally:
-            self._future = None
+        return self._future
 
     def wake(self) -> None:
         """Let the waiting task go on. Waking it again before it runs changes nothing."""
         if self._future is not None:
             if not self._future.done():
                 self._future.set_result(None)
+            self._future = None
         elif self._task is not None:
             task, self._task = self._task, None
             sys.modules["trio"].lowlevel.reschedule(task)

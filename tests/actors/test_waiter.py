@@ -11,6 +11,10 @@ from keep_actors.kernel.waiter import Waiter, wake_up_caller
 pytestmark = pytest.mark.anyio
 
 
+async def wait_at(waiter: Waiter) -> None:
+    await waiter.wait()
+
+
 async def test_a_wake_lets_the_waiting_task_go_on() -> None:
     waiter, order = Waiter(), list[str]()
 
@@ -62,7 +66,7 @@ async def test_a_cancelled_wait_leaves_the_waiter_as_new() -> None:
     waiter.wake()
 
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(waiter.wait)
+        tasks.start_soon(wait_at, waiter)
         await anyio.wait_all_tasks_blocked()
         waiter.wake()
 
@@ -71,7 +75,7 @@ async def test_a_task_that_is_woken_and_then_cancelled_ends() -> None:
     waiter = Waiter()
 
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(waiter.wait)
+        tasks.start_soon(wait_at, waiter)
         await anyio.wait_all_tasks_blocked()
         waiter.wake()
         tasks.cancel_scope.cancel()
@@ -81,7 +85,7 @@ async def test_a_second_task_may_not_wait_at_the_same_time() -> None:
     waiter = Waiter()
 
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(waiter.wait)
+        tasks.start_soon(wait_at, waiter)
         await anyio.wait_all_tasks_blocked()
         with pytest.raises(AssertionError, match="one task"):
             await waiter.wait()
