@@ -245,6 +245,14 @@ def test_every_file_that_a_document_names_is_there(document: Path) -> None:
     assert {name for name in named if not (ROOT / name).exists()} == set()
 
 
+def test_every_module_that_the_architecture_names_is_there() -> None:
+    """By its name alone, or by the end of its path."""
+    modules = [f"/{each.relative_to(ROOT).as_posix()}" for each in ROOT.rglob("*.py") if ".venv" not in each.parts]
+    named = set(re.findall(r"`([\w/]+\.py)`", (ROOT / "docs" / "architecture.md").read_text("utf-8")))
+    assert len(named) > 20
+    assert {name for name in named if not any(each.endswith(f"/{name}") for each in modules)} == set()
+
+
 def test_the_picture_of_the_rooms_is_the_import_contract() -> None:
     contracts = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["importlinter"]["contracts"]
     [layers] = [each["layers"] for each in contracts if each["type"] == "layers"]
