@@ -17,18 +17,17 @@ from keep_actors.host.fault_points import Point
 from keep_actors.host.host import Host
 from keep_actors.host.storage_retry import retry_while_unavailable
 from keep_actors.kernel import Actor
-from keep_actors.kernel.waiter import Waiter
 from keep_actors.maintenance import Maintainer
 from keep_actors.permissions import Envelope, PermissionsNeeded
-from keep_actors.run.drive import Answers, RunDriver, StoredRun, drive_run
+from keep_actors.run.drive import RunDriver, StoredRun, drive_run
 from keep_actors.run.effects import EventSkipped, GrantsChanged, RunEffect, StopRequested, Writes
 from keep_actors.run.machine import RunMachine
 from keep_actors.run.schedule import next_run_at
 from keep_actors.run.state import RunFacts
 from keep_actors.telemetry import names
 from keep_actors.telemetry.logs import begin_work
-from keep_actors.telemetry.news import tell
 from keep_actors.workflow import deployment
+from keep_actors.workflow.active_work import ActiveWork
 from keep_actors.workflow.messages import Activate, Advance, Approve, Deploy, Do, Ended, Message, Stop, Tick, WhenIdle
 from keep_actors.workflow.new_run import new_run
 from keep_actors.workflow.outlook import (
@@ -52,7 +51,6 @@ from keep_storage.model import (
     WorkflowStatus,
 )
 from keep_storage.operations import (
-    ActivateScript,
     AmendResult,
     ApproveMutation,
     ArchiveWorkflow,
@@ -105,12 +103,7 @@ class WorkflowActor(Actor[Message]):
         self._restarted = restarted
         self._turns = 0
         """How many runs this incarnation has started."""
-        self._work_id: str | None = None
-        """The run or side task that is active beside the mailbox."""
-        self._run: RunMachine | None = None
-        self._advancing: Advance | None = None
-        """The step of the run or side task that is on its way through the storage."""
-        self._stepped = Waiter()
+        self._active = ActiveWork(workflow_id, host, lambda message: self.mailbox.put_first([message]))
         self._repairing: anyio.CancelScope | None = None
         self._between: deque[WhenIdle | Do[Any]] = deque()
         self._tasks: TaskGroup | None = None
@@ -134,20 +127,15 @@ class WorkflowActor(Actor[Message]):
         self._host.reach(Point.RECEIVED, self.name)
         self._host.telemetry.observe(names.MAILBOX_MESSAGES.name, len(self.mailbox))
         match message:
-            # Of another id: the work of an incarnation that crashed. Recovery has settled it.
             case Advance():
-                if message.work_id == self._work_id:
-                    self._advancing = message
-                    self._host.storage.pass_on(message)
-                    return
+                self._active.let_pass(message)
             case Ended():
-                if message.work_id == self._work_id:
-                    self._work_id, self._run = None, None
+                self._active.end(message)
             case Do():
-                await self._advanced()
+                await self._active.between_steps()
                 await self._do(message)
             case Stop():
-                await self._advanced()
+                await self._active.between_steps()
                 await self._stop(message)
             case Deploy() | Activate() | Approve():
                 self._between.append(message)
@@ -164,16 +152,17 @@ class WorkflowActor(Actor[Message]):
 
     async def _do(self, message: Do[Any]) -> None:
         operation = message.operation
-        if isinstance(operation, RunNow) and self._run is not None:
-            text = f"Run {self._run.facts.run_id!r} of workflow {self.name!r} is still active; try again when it ends."
+        if isinstance(operation, RunNow) and self._active.run is not None:
+            run_id = self._active.run.facts.run_id
+            text = f"Run {run_id!r} of workflow {self.name!r} is still active; try again when it ends."
             message.fail(Rejected(Reason.RUN_ALREADY_ACTIVE, text))
             return
-        if isinstance(operation, AmendResult) and self._run is not None:
+        if isinstance(operation, AmendResult) and self._active.run is not None:
             # `next` may be ahead of the file, with the result that is to be amended: wait for the end of the run.
             self._between.append(message)
             return
-        if isinstance(operation, SkipEvent) and self._run is not None:
-            self._run.told(EventSkipped())
+        if isinstance(operation, SkipEvent) and self._active.run is not None:
+            self._active.run.told(EventSkipped())
         try:
             answer = await self._written(operation)
         except (Rejected, StorageUnavailable) as error:
@@ -185,25 +174,25 @@ class WorkflowActor(Actor[Message]):
     async def _tell_the_run(self, operation: Operation[Any]) -> None:
         """A person's action counts for the next call of the active run. The storage checks it too, in the
         transaction that would record a call."""
-        if self._run is None:
+        if self._active.run is None:
             return
         match operation:
             case Together():
                 for each in operation.operations:
                     await self._tell_the_run(each)
             case PauseWorkflow():
-                self._run.told(StopRequested("the workflow was paused"))
+                self._active.run.told(StopRequested("the workflow was paused"))
             case ArchiveWorkflow():
-                self._run.told(StopRequested("the workflow was archived"))
+                self._active.run.told(StopRequested("the workflow was archived"))
             case GrantPermission() | RevokePermission():
-                version_id = self._run.facts.script.version_id
+                version_id = self._active.run.facts.script.version_id
                 grants = await self._host.read(lambda q: reads.envelope(q, version_id))
-                self._run.told(GrantsChanged(Envelope(grants)))
+                self._active.run.told(GrantsChanged(Envelope(grants)))
             case _:
                 pass
 
     async def _stop(self, message: Stop) -> None:
-        run = self._run
+        run = self._active.run
         if run is None or message.run_id not in (None, run.facts.run_id):
             what = f"Run {message.run_id!r}" if message.run_id else "No run"
             words = f"{what} of workflow {self.name!r} is {'not ' if message.run_id else ''}active."
@@ -230,12 +219,6 @@ class WorkflowActor(Actor[Message]):
             return now + policy.retry.cap_ms
         schedule = facts.script.schedule_of(facts.handler)
         return next_run_at(schedule, facts.workflow.timezone, policy.producer_interval_ms, now)
-
-    async def _advanced(self) -> None:
-        """Wait until the last step of the run is written, and the run knows it if it waits for that: what a person
-        does comes before the step or after it. `next` runs while its step is written, and may run for long."""
-        while (step := self._advancing) is not None and (step.is_asked or not step.is_answered):
-            await self._stepped.wait()
 
     async def _do_between(self, message: WhenIdle | Do[Any]) -> None:
         """Process a message that waited until the workflow was idle."""
@@ -289,7 +272,7 @@ class WorkflowActor(Actor[Message]):
 
     async def _go_on(self) -> None:
         """Carry out the next step, if nothing is active: its end comes back here."""
-        while self._work_id is None:
+        while not self._active:
             if self._between:
                 await self._do_between(self._between.popleft())
                 continue
@@ -326,14 +309,12 @@ class WorkflowActor(Actor[Message]):
     async def _start(self, outlook: Outlook, step: StartRun | StartRetry) -> None:
         version_id = outlook.snapshot.workflow.active_version_id
         assert version_id is not None, "what is active has a script"
-        run = self._run = new_run(outlook, step, await self._host.script(version_id), self._host)
-        run_id, write = run.facts.run_id, partial(self._advance, run.facts.run_id)
+        run = new_run(outlook, step, await self._host.script(version_id), self._host)
+        write = partial(self._active.write, run.facts.run_id)
         # Depth before breadth: its script and its rows are warm. Then others have waited long enough.
         goes_on = self._turns % _TURNS_IN_A_ROW != 0
         self._turns += 1
-        self._start_beside(
-            run_id, lambda: drive_run(run, self._host, write, goes_on=goes_on), run_id, run.facts.handler
-        )
+        self._start_beside(run.facts.run_id, lambda: drive_run(run, self._host, write, goes_on=goes_on), run)
 
     async def _repair(self, outlook: Outlook, step: Repair) -> None:
         workflow, maintainer = outlook.snapshot.workflow, self._maintainer
@@ -355,7 +336,7 @@ class WorkflowActor(Actor[Message]):
 
     async def _write_repair(self, task_id: str, writes: Writes) -> None:
         try:
-            await retry_while_unavailable(lambda: self._advance(task_id, writes)(), self._host.time)
+            await retry_while_unavailable(lambda: self._active.write(task_id, writes)(), self._host.time)
         except Rejected as error:
             # A person has archived the workflow: the repair is of no use any more.
             if error.reason is not Reason.WORKFLOW_STATUS_REFUSED:
@@ -375,7 +356,7 @@ class WorkflowActor(Actor[Message]):
 
     def _start_call(self, machine: RunMachine, mutation: Mutation, what: str, start: Callable[[], RunEffect]) -> None:
         async def carry_out() -> None:
-            write = partial(self._advance, mutation.id)
+            write = partial(self._active.write, mutation.id)
             storage = StoredRun(self._host, mutation.workflow_id, "", write)
             await RunDriver(machine, self._host, storage).drive(start())
 
@@ -395,6 +376,12 @@ class WorkflowActor(Actor[Message]):
 
     # Beside the mailbox.
 
+    def _start_beside(
+        self, work_id: str, carry_out: Callable[[], Awaitable[None]], run: RunMachine | None = None
+    ) -> None:
+        assert self._tasks is not None, "messages are received inside `run`"
+        self._active.start(self._tasks, work_id, carry_out, run)
+
     def _start_side_task(
         self, workflow: Workflow, work_id: str, what: str, carry_out: Callable[[], Awaitable[None]]
     ) -> None:
@@ -407,61 +394,10 @@ class WorkflowActor(Actor[Message]):
 
         self._start_beside(work_id, measured)
 
-    def _start_beside(
-        self, work_id: str, carry_out: Callable[[], Awaitable[None]], run_id: str = "", handler: str = ""
-    ) -> None:
-        async def work() -> None:
-            begin_work(self.name, run_id, handler)
-            self._host.reach(Point.STARTED, self.name)
-            await carry_out()
-            self._host.reach(Point.ENDED, self.name)
-            self.mailbox.put_first([Ended(work_id)])
-
-        assert self._work_id is None, "one thing at a time"
-        assert self._tasks is not None, "messages are received inside `run`"
-        self._work_id = work_id
-        self._tasks.start_soon(work)
-
-    def _advance(self, work_id: str, operations: Writes) -> Answers:
-        """Called beside the mailbox. These steps go first: they are one at a time, and others may fill the mailbox."""
-        step = Advance(work_id, operations, self._stepped.wake)
-        self.mailbox.put_first([step])
-        return partial(self._answers_of, step)
-
-    async def _answers_of(self, step: Advance) -> tuple[Any, ...]:
-        """Called beside the mailbox: wait until the step is written. The task that asked logs the news, since it
-        knows the run."""
-        try:
-            await step.wait()
-            answers = step.result()
-        finally:
-            if self._advancing is step:
-                self._advancing = None
-            self._stepped.wake()
-        self._note(step.operation, answers)
-        return answers
-
     async def _write(self, operation: Operation[Any]) -> None:
         await retry_while_unavailable(lambda: self._written(operation), self._host.time)
 
     async def _written(self, operation: Operation[T]) -> T:
         answer = await self._host.storage.apply(operation)
-        self._note(operation, answer)
+        self._active.note(operation, answer)
         return answer
-
-    def _note(self, done: Operation[Any], answer: Any) -> None:
-        """Take notice of a committed operation."""
-        self._replace_workers(done)
-        tell(done, answer)
-        self._host.call_times.note(answer)
-
-    def _replace_workers(self, done: Operation[Any]) -> None:
-        """Another script runs now, or the same with other rights: no process goes on that ran the last one."""
-        if _activates(done):
-            self._host.pool.drop_workers(self.name)
-
-
-def _activates(operation: Operation[Any]) -> bool:
-    if isinstance(operation, Together):
-        return any(_activates(each) for each in operation.operations)
-    return isinstance(operation, ActivateScript)

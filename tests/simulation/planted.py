@@ -158,9 +158,9 @@ BUGS: Final = (
     ),
     Bug(
         "what a dead incarnation wanted to write is written",
-        "keep_actors/workflow/actor.py",
-        "                if message.work_id == self._work_id:\n                    self._advancing",
-        "                if message.work_id:\n                    self._advancing",
+        "keep_actors/workflow/active_work.py",
+        "        if step.work_id == self._id:\n",
+        "        if step.work_id:\n",
     ),
     Bug(
         "an actor that crashed does not recover its run",
@@ -207,8 +207,8 @@ BUGS: Final = (
     Bug(
         "the end of a run is not told to its actor when others wait",
         "keep_actors/workflow/actor.py",
-        "            self.mailbox.put_first([Ended(work_id)])\n",
-        "            if not len(self.mailbox):\n                self.mailbox.put_first([Ended(work_id)])\n",
+        "lambda message: self.mailbox.put_first([message])",
+        "lambda message: self.mailbox.put_first([] if isinstance(message, Ended) and len(self.mailbox) else [message])",
     ),
     Bug(
         "a doubt is never looked into again",
