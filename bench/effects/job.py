@@ -56,7 +56,7 @@ def _die_after(seconds: float) -> None:
     die()
 
 
-class Outside:
+class PaymentFile:
     """The payment service. It does not deduplicate requests."""
 
     def __init__(self, path: Path) -> None:

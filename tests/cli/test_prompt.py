@@ -56,7 +56,7 @@ class Payment(msgspec.Struct, rename="camel"):
     status: Literal["pending", "booked", "rejected"]
 
 
-class Bank(Connector):
+class BankAccounts(Connector):
     name = "bank"
 
     @read
@@ -134,7 +134,7 @@ class Crm(Connector):
         only_described(contact_id, name, value)
 
 
-FIVE = Catalog([Gmail(), Sheets(), Bank(), Calendar(), Crm()])
+FIVE = Catalog([Gmail(), Sheets(), BankAccounts(), Calendar(), Crm()])
 
 
 def test_the_prompt_fits_its_budget_with_five_connectors() -> None:

@@ -12,8 +12,8 @@ from keep_storage import Store, reads
 from keep_storage.model import JournalEntry
 from tests.crash.driver import NO_LIMIT, Driver
 from tests.crash.life import recover
-from tests.crash.outside import Call, Outside
 from tests.crash.scenarios import Consumer, Scenario, Trouble
+from tests.crash.services import Call, Services
 
 SCENARIOS: Final = {
     "wf_mail": Scenario(
@@ -25,7 +25,7 @@ SCENARIOS: Final = {
 }
 
 
-class RecordedOutside(Outside):
+class RecordedServices(Services):
     """An outside world that outlives the process, because it is in a file of its own."""
 
     def __init__(self, ledger: Path) -> None:
@@ -44,7 +44,7 @@ class RecordedOutside(Outside):
 
 
 def drivers(ledger: Path) -> list[Driver]:
-    outside = RecordedOutside(ledger)
+    outside = RecordedServices(ledger)
     return [Driver(scenario, outside, workflow_id) for workflow_id, scenario in SCENARIOS.items()]
 
 

@@ -30,8 +30,8 @@ from keep_storage.operations import AskFirst, ItemScope, Publish, Reserve, RunEr
 from keep_storage.outcomes import mutation_result_for_next
 from keep_storage.reads import HandlerView
 from keep_storage.transaction import Queries
-from tests.crash.outside import Answer, Check, Outside, result_of
 from tests.crash.scenarios import Consumer, Decision, Repair, Scenario, Trouble, Verdict
+from tests.crash.services import Answer, Check, Services, result_of
 
 FAR: Final = 4_102_444_800_000
 """A time that no test reaches."""
@@ -64,7 +64,7 @@ class View:
 class Driver:
     """Says what the next operation of a scenario is. Outside, it makes the calls and answers for the people."""
 
-    def __init__(self, scenario: Scenario, outside: Outside, workflow_id: str = "wf_mail") -> None:
+    def __init__(self, scenario: Scenario, outside: Services, workflow_id: str = "wf_mail") -> None:
         self.scenario = scenario
         self.outside = outside
         self.workflow_id = workflow_id

@@ -17,8 +17,8 @@ from keep_storage.model import MutationStatus, RunStatus
 from keep_storage.sqlite import SqliteDatabase
 from keep_storage.transaction import Database, Queries, Reader, Transaction
 from tests.crash.driver import NO_LIMIT, Driver
-from tests.crash.outside import Outside
 from tests.crash.scenarios import Scenario
+from tests.crash.services import Services
 from tests.crash.truth import Ending, ending
 from tests.storage.world import CountingClock
 
@@ -106,7 +106,7 @@ class Picture:
     """What is left of a life at one moment, and which crashes led there."""
 
     files: Mapping[str, bytes]
-    outside: Outside
+    outside: Services
     now: int
     crashes: tuple[str, ...]
 

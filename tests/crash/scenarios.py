@@ -9,7 +9,7 @@ from typing import Final
 
 from keep_storage.model import FailureClass, HandlerKind, Phase, RunStatus
 from keep_storage.operations import HandlerSpec
-from tests.crash.outside import Answer, Outside
+from tests.crash.services import Answer, Services
 
 
 class Trouble(Enum):
@@ -116,8 +116,8 @@ class Scenario:
     def topics(self) -> tuple[str, ...]:
         return ("mail", "rows")
 
-    def outside(self) -> Outside:
-        return Outside(self.connector.answers, connector_is_up=self.connector.starts_up)
+    def outside(self) -> Services:
+        return Services(self.connector.answers, connector_is_up=self.connector.starts_up)
 
     def handlers(self) -> Iterator[HandlerSpec]:
         if self.producer:

@@ -16,8 +16,8 @@ from keep_storage.sqlite import SqliteDatabase
 from tests.crash.disks import TroubledDisk
 from tests.crash.driver import NO_LIMIT, Driver
 from tests.crash.life import STEPS_MAX
-from tests.crash.outside import Outside
 from tests.crash.scenarios import ALL
+from tests.crash.services import Services
 from tests.crash.truth import Ending, check, ending, state
 from tests.storage.world import CountingClock
 
@@ -47,7 +47,7 @@ class Show:
     def __init__(
         self,
         files: Mapping[str, bytes] | None = None,
-        outsides: list[Outside] | None = None,
+        outsides: list[Services] | None = None,
         now: int | None = None,
         *,
         powersafe: bool = True,
@@ -112,7 +112,7 @@ class Show:
     def check(self) -> None:
         check(self.store.queries(), *self.drivers)
 
-    def outsides(self) -> list[Outside]:
+    def outsides(self) -> list[Services]:
         return [copy.deepcopy(driver.outside) for driver in self.drivers]
 
     def __enter__(self) -> Self:

@@ -14,7 +14,7 @@ from keep_actors import Keep, Policy
 from keep_actors.policy import Backoff
 from tests.torture.audit import Audit
 from tests.torture.outside import Outbox
-from tests.torture.records import Halts, Outside, Published
+from tests.torture.records import Effects, Halts, Published
 from tests.torture.stories import script
 from tests.torture.torture import Torture, children, kill
 
@@ -57,7 +57,7 @@ def test_a_runtime_that_is_killed_again_and_again_does_nothing_twice_and_loses_n
 
 def test_an_audit_finds_what_was_lost_repeated_out_of_order_or_is_untrue(tmp_path: Path) -> None:
     async def two_events() -> None:
-        outside, published = Outside(tmp_path / "outside.txt"), Published(tmp_path / "published.txt")
+        outside, published = Effects(tmp_path / "outside.txt"), Published(tmp_path / "published.txt")
         async with keep_actors.open(tmp_path / "keep.db", connectors=[Outbox(outside)], sandbox="thread") as keep:
             await publish(keep, published, "send-0", 2)
             await keep.wait_idle()
@@ -105,7 +105,7 @@ PATIENT = Policy(retry=Backoff(first_ms=10, cap_ms=50, attempts_max=1_000))
 async def test_a_sandbox_that_is_killed_again_and_again_delays_runs_and_nothing_else(seed: int, tmp_path: Path) -> None:
     rng = random.Random(seed)
     others = set(children(os.getpid()))
-    outside, published = Outside(tmp_path / "outside.txt"), Published(tmp_path / "published.txt")
+    outside, published = Effects(tmp_path / "outside.txt"), Published(tmp_path / "published.txt")
     async with (
         keep_actors.open(tmp_path / "keep.db", connectors=[Outbox(outside)], policy=PATIENT) as keep,
         anyio.create_task_group() as tasks,
@@ -125,7 +125,7 @@ async def test_a_sandbox_that_is_killed_again_and_again_delays_runs_and_nothing_
 
 @pytest.mark.anyio
 async def test_a_zygote_that_is_killed_as_it_starts_is_replaced_like_any_other(tmp_path: Path) -> None:
-    outside, published = Outside(tmp_path / "outside.txt"), Published(tmp_path / "published.txt")
+    outside, published = Effects(tmp_path / "outside.txt"), Published(tmp_path / "published.txt")
     others = set(children(os.getpid()))
     async with keep_actors.open(tmp_path / "keep.db", connectors=[Outbox(outside)]) as keep:
         [first] = set(children(os.getpid())) - others

@@ -18,7 +18,7 @@ from keep_storage.transaction import Queries
 from keep_storage.transitions import UNCERTAIN
 from tests.crash.driver import NO_LIMIT
 from tests.torture.people import People
-from tests.torture.records import Halts, Outside, Published
+from tests.torture.records import Effects, Halts, Published
 from tests.torture.stories import effects_of, in_order_with, is_job, labels_of, name_of, number_of, titles_of
 
 MAY_HAVE_HAPPENED: Final = UNCERTAIN | {MutationStatus.APPLIED}
@@ -30,7 +30,7 @@ class Audit:
 
     def __init__(self, folder: Path) -> None:
         self._path = folder / "keep.db"
-        self._effects = Outside(folder / "outside.txt").effects()
+        self._effects = Effects(folder / "outside.txt").effects()
         self._published = Published(folder / "published.txt")
         self._halts = Halts(folder / "halts.txt")
         self._people = People(folder, self._effects)

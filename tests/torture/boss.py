@@ -7,7 +7,7 @@ import anyio
 from keep_actors import Keep
 from keep_storage.errors import Rejected
 from keep_storage.model import Workflow, WorkflowStatus
-from tests.torture.records import Halts, Outside
+from tests.torture.records import Effects, Halts
 from tests.torture.stories import asks, name_of
 
 BY = "boss"
@@ -19,7 +19,7 @@ MOMENT_S = 0.6
 class Boss:
     """One life of meddling. What an earlier life left stopped goes on first."""
 
-    def __init__(self, keep: Keep, outside: Outside, halts: Halts, rng: random.Random) -> None:
+    def __init__(self, keep: Keep, outside: Effects, halts: Halts, rng: random.Random) -> None:
         self._keep = keep
         self._outside = outside
         self._halts = halts

@@ -26,7 +26,7 @@ from tests.torture.boss import Boss
 from tests.torture.mender import Mender
 from tests.torture.outside import Outbox
 from tests.torture.receiver import SECRET
-from tests.torture.records import Halts, Outside, Published
+from tests.torture.records import Effects, Halts, Published
 from tests.torture.stories import WORKFLOWS, asks, call_of, in_order_with, is_job, is_refused, kind_of, name_of, script
 
 BACKLOG: Final = 4
@@ -42,10 +42,10 @@ PATIENCE_S: Final = 120
 MOMENT_S: Final = 0.02
 
 
-class World:
-    """One life."""
+class EmbeddingService:
+    """The service around a runtime, for one life."""
 
-    def __init__(self, keep: Keep, outside: Outside, published: Published, rng: random.Random, finish: bool) -> None:
+    def __init__(self, keep: Keep, outside: Effects, published: Published, rng: random.Random, finish: bool) -> None:
         self._keep = keep
         self._outside = outside
         self._published = published
@@ -123,7 +123,7 @@ async def deploy(keep: Keep, name: str) -> None:
 async def live(folder: Path, seed: str, url: str, finish: bool) -> None:
     rng = random.Random(seed)
     outside, published, halts = (
-        Outside(folder / "outside.txt"),
+        Effects(folder / "outside.txt"),
         Published(folder / "published.txt"),
         Halts(folder / "halts.txt"),
     )
@@ -140,19 +140,19 @@ async def live(folder: Path, seed: str, url: str, finish: bool) -> None:
         control=True,
     ) as keep:
         print("ready", flush=True)
-        world, boss = World(keep, outside, published, rng, finish), Boss(keep, outside, halts, rng)
+        service, boss = EmbeddingService(keep, outside, published, rng, finish), Boss(keep, outside, halts, rng)
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(world.answer)
+            tasks.start_soon(service.answer)
             if not finish:
                 tasks.start_soon(boss.meddle)
             there = {workflow.name for workflow in await keep.workflows()}
             for name in WORKFLOWS:
                 if name not in there:
                     await deploy(keep, name)
-                tasks.start_soon(world.publish, name)
+                tasks.start_soon(service.publish, name)
             if finish:
                 await boss.let_all_go_on()
-                await world.all_done(folder)
+                await service.all_done(folder)
                 tasks.cancel_scope.cancel()
 
 

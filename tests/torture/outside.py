@@ -6,7 +6,7 @@ import anyio
 
 from keep_actors import Connector
 from keep_actors.connectors import Applied, MutationCall, NotApplied, Retry, Transient, mutation, read
-from tests.torture.records import Halts, Outside, Published
+from tests.torture.records import Effects, Halts, Published
 from tests.torture.stories import name_of
 
 LATENCY_S = 0.005
@@ -20,7 +20,7 @@ class Outbox(Connector):
 
     def __init__(
         self,
-        outside: Outside,
+        outside: Effects,
         chaos: random.Random | None = None,
         published: Published | None = None,
         halts: Halts | None = None,

@@ -19,7 +19,7 @@ from keep_actors.notices import Notice
 from tests.torture.stories import Answer, name_of
 
 
-class Outside:
+class Effects:
     """The service behind the connector: it does what it is asked as often as it is asked."""
 
     def __init__(self, path: Path) -> None:

@@ -22,7 +22,7 @@ from tests.torture.mender import Mender
 from tests.torture.outside import Outbox
 from tests.torture.person import Person
 from tests.torture.receiver import SECRET, Receiver
-from tests.torture.records import Answers, Halts, Notices, Outside, Published, append, lines
+from tests.torture.records import Answers, Effects, Halts, Notices, Published, append, lines
 from tests.torture.stories import in_order_with, is_job, name_of
 from tests.torture.torture import Told
 
@@ -55,7 +55,7 @@ async def a_quiet_life(folder: Path, url: str) -> None:
     published, halts = Published(folder / "published.txt"), Halts(folder / "halts.txt")
     async with keep_actors.open(
         folder / "keep.db",
-        connectors=[Outbox(Outside(folder / "outside.txt"), None, published, halts)],
+        connectors=[Outbox(Effects(folder / "outside.txt"), None, published, halts)],
         policy=POLICY,
         maintainer=Mender(Luck()),
         notices=Webhook(url, secret=SECRET, name="pager"),

@@ -49,7 +49,7 @@ class Sent(Protocol):
     def params(self) -> str: ...
 
 
-class Outside:
+class Services:
     """The services that mutations change, and the people who know what happened there."""
 
     def __init__(self, plan: tuple[Answer, ...] = (), *, connector_is_up: bool = True) -> None:
