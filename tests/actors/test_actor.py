@@ -21,12 +21,9 @@ from keep_actors.kernel import (
     MailboxFull,
     Question,
 )
+from tests.actors.workplace import Boom
 
 pytestmark = pytest.mark.anyio
-
-
-class Boom(Exception):
-    pass
 
 
 @dataclass

@@ -14,15 +14,12 @@ from keep_actors.host.storage_actor import StorageActor
 from keep_actors.kernel import Actor, ActorDied, ActorError, ActorStopped, AskTimeout, MailboxFull, Question
 from keep_storage.errors import StorageError, StorageLost, StorageUnavailable
 from keep_storage.operations import Done, Operation, OperationOutcome, OperationRefused
+from tests.actors.workplace import Boom
 
 pytestmark = pytest.mark.anyio
 
 A = TypeVarTuple("A")
 R = TypeVar("R")
-
-
-class Boom(Exception):
-    pass
 
 
 class Ask:

@@ -10,12 +10,9 @@ from hypothesis import strategies as st
 
 from keep_actors.kernel import Clock, VirtualTime
 from tests.actors.test_time import settle
+from tests.actors.workplace import Boom
 
 pytestmark = pytest.mark.anyio
-
-
-class Boom(Exception):
-    pass
 
 
 class WatchedTime(VirtualTime):
@@ -30,7 +27,7 @@ class WatchedTime(VirtualTime):
         await super().sleep_until(at)
 
 
-class World:
+class RungClock:
     """A clock on a time that moves by hand, and what it rang for."""
 
     def __init__(self, ring: Callable[[str], None] = lambda _: None) -> None:
@@ -57,11 +54,11 @@ class World:
 
 
 @pytest.fixture(name="world")
-def _world() -> World:
-    return World()
+def _world() -> RungClock:
+    return RungClock()
 
 
-async def test_an_alarm_rings_once_when_it_is_due_and_not_before(world: World) -> None:
+async def test_an_alarm_rings_once_when_it_is_due_and_not_before(world: RungClock) -> None:
     async with world.running():
         world.clock.set("a", 100)
         await world.advance(99)
@@ -73,7 +70,7 @@ async def test_an_alarm_rings_once_when_it_is_due_and_not_before(world: World) -
     assert world.rung == [("a", 100)]
 
 
-async def test_alarms_that_were_set_before_the_clock_runs_ring(world: World) -> None:
+async def test_alarms_that_were_set_before_the_clock_runs_ring(world: RungClock) -> None:
     world.clock.set("a", 100)
     async with world.running():
         await world.advance(100)
@@ -81,7 +78,7 @@ async def test_alarms_that_were_set_before_the_clock_runs_ring(world: World) -> 
     assert world.rung == [("a", 100)]
 
 
-async def test_an_alarm_in_the_past_rings_at_once(world: World) -> None:
+async def test_an_alarm_in_the_past_rings_at_once(world: RungClock) -> None:
     async with world.running():
         world.clock.set("a", -5)
         await settle()
@@ -89,7 +86,7 @@ async def test_an_alarm_in_the_past_rings_at_once(world: World) -> None:
     assert world.rung == [("a", 0)]
 
 
-async def test_alarms_ring_earliest_first_and_at_one_moment_in_the_order_they_were_set(world: World) -> None:
+async def test_alarms_ring_earliest_first_and_at_one_moment_in_the_order_they_were_set(world: RungClock) -> None:
     for key, at in [("d", 40), ("b", 20), ("a", 10), ("c", 20)]:
         world.clock.set(key, at)
     async with world.running():
@@ -98,7 +95,7 @@ async def test_alarms_ring_earliest_first_and_at_one_moment_in_the_order_they_we
     assert [key for key, _ in world.rung] == ["a", "b", "c", "d"]
 
 
-async def test_setting_an_alarm_again_replaces_it(world: World) -> None:
+async def test_setting_an_alarm_again_replaces_it(world: RungClock) -> None:
     async with world.running():
         world.clock.set("later", 10)
         world.clock.set("later", 30)
@@ -111,7 +108,7 @@ async def test_setting_an_alarm_again_replaces_it(world: World) -> None:
     assert world.rung == [("earlier", 20), ("later", 30)]
 
 
-async def test_an_alarm_that_was_cleared_does_not_ring(world: World) -> None:
+async def test_an_alarm_that_was_cleared_does_not_ring(world: RungClock) -> None:
     async with world.running():
         world.clock.set("a", 10)
         world.clock.set("b", 10)
@@ -122,7 +119,7 @@ async def test_an_alarm_that_was_cleared_does_not_ring(world: World) -> None:
     assert world.rung == [("b", 10)]
 
 
-async def test_an_alarm_can_be_set_again_after_it_rang_or_was_cleared(world: World) -> None:
+async def test_an_alarm_can_be_set_again_after_it_rang_or_was_cleared(world: RungClock) -> None:
     async with world.running():
         world.clock.set("a", 10)
         await world.advance(10)
@@ -135,7 +132,7 @@ async def test_an_alarm_can_be_set_again_after_it_rang_or_was_cleared(world: Wor
     assert world.rung == [("a", 10), ("a", 30)]
 
 
-async def test_next_at_is_the_earliest_alarm_still_set(world: World) -> None:
+async def test_next_at_is_the_earliest_alarm_still_set(world: RungClock) -> None:
     clock = world.clock
     seen = [clock.next_at]
     async with world.running():
@@ -155,7 +152,7 @@ async def test_next_at_is_the_earliest_alarm_still_set(world: World) -> None:
 
 async def test_an_alarm_is_removed_before_it_rings() -> None:
     left: list[tuple[int, int | None]] = []
-    world: World = World(ring=lambda _: left.append((len(world.clock), world.clock.next_at)))
+    world: RungClock = RungClock(ring=lambda _: left.append((len(world.clock), world.clock.next_at)))
     world.clock.set("a", 10)
     async with world.running():
         await world.advance(10)
@@ -168,7 +165,7 @@ async def test_ringing_may_set_alarms_and_clear_others() -> None:
         world.clock.set(key, world.time.now() + 10)
         world.clock.clear("b")
 
-    world: World = World(ring=again_in_ten)
+    world: RungClock = RungClock(ring=again_in_ten)
     world.clock.set("a", 10)
     world.clock.set("b", 10)
     async with world.running():
@@ -179,7 +176,7 @@ async def test_ringing_may_set_alarms_and_clear_others() -> None:
 
 
 async def test_one_that_always_rings_leaves_the_others_their_turn_and_can_be_cancelled() -> None:
-    world: World = World(ring=lambda key: world.clock.set(key, world.time.now()))
+    world: RungClock = RungClock(ring=lambda key: world.clock.set(key, world.time.now()))
     world.clock.set("busy", 0)
     world.clock.set("calm", 0)
     async with anyio.create_task_group() as tasks:
@@ -192,7 +189,7 @@ async def test_one_that_always_rings_leaves_the_others_their_turn_and_can_be_can
     assert tasks.cancel_scope.cancelled_caught
 
 
-async def test_however_many_alarms_there_are_there_is_one_sleep(world: World) -> None:
+async def test_however_many_alarms_there_are_there_is_one_sleep(world: RungClock) -> None:
     for number in range(1000):
         world.clock.set(str(number), 10 + number)
     async with world.running():
@@ -202,7 +199,7 @@ async def test_however_many_alarms_there_are_there_is_one_sleep(world: World) ->
         assert world.time.slept_for == [10]
 
 
-async def test_a_later_alarm_does_not_wake_the_clock_and_an_earlier_one_does(world: World) -> None:
+async def test_a_later_alarm_does_not_wake_the_clock_and_an_earlier_one_does(world: RungClock) -> None:
     async with world.running():
         world.clock.set("a", 100)
         await settle()
@@ -218,7 +215,7 @@ async def test_a_later_alarm_does_not_wake_the_clock_and_an_earlier_one_does(wor
     assert after_earlier == [100, 50]
 
 
-async def test_a_clock_with_nothing_to_do_does_not_sleep_for_anything(world: World) -> None:
+async def test_a_clock_with_nothing_to_do_does_not_sleep_for_anything(world: RungClock) -> None:
     async with world.running():
         assert world.time.slept_for == []
         assert world.time.next_due is None
@@ -229,7 +226,7 @@ async def test_what_ringing_raises_leaves_run_and_the_other_alarms_ring_when_it_
         if key == "bad":
             raise Boom
 
-    world = World(ring=fail)
+    world = RungClock(ring=fail)
     world.clock.set("bad", -2)
     world.clock.set("good", -1)
     with pytest.raises(Boom):
@@ -240,13 +237,13 @@ async def test_what_ringing_raises_leaves_run_and_the_other_alarms_ring_when_it_
     assert [key for key, _ in world.rung] == ["bad", "good"]
 
 
-async def test_a_clock_runs_in_one_task_at_a_time(world: World) -> None:
+async def test_a_clock_runs_in_one_task_at_a_time(world: RungClock) -> None:
     async with world.running():
         with pytest.raises(AssertionError, match="one task"):
             await world.clock.run()
 
 
-async def test_alarms_that_are_set_again_and_again_do_not_pile_up(world: World) -> None:
+async def test_alarms_that_are_set_again_and_again_do_not_pile_up(world: RungClock) -> None:
     keys = [str(number) for number in range(1000)]
     for key in keys:
         world.clock.set(key, 1_000_000)
@@ -263,7 +260,7 @@ async def test_alarms_that_are_set_again_and_again_do_not_pile_up(world: World) 
     assert grown_bytes < 1_000_000, "100,000 entries would take ten times that"
 
 
-async def test_alarms_that_are_cleared_do_not_pile_up(world: World) -> None:
+async def test_alarms_that_are_cleared_do_not_pile_up(world: RungClock) -> None:
     world.clock.set("stays", 1)
     tracemalloc.start()
     try:
@@ -293,7 +290,7 @@ plans = st.lists(
 @given(steps=plans)
 @settings(max_examples=100, deadline=None)
 async def test_it_rings_like_a_list_of_alarms_that_is_read_from_end_to_end(steps: list[Step]) -> None:
-    world = World()
+    world = RungClock()
     alarms: dict[str, int] = {}
     expected: list[tuple[str, int]] = []
     async with world.running():

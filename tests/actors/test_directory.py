@@ -2,13 +2,11 @@
 
 import logging
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import anyio
 import pytest
-from anyio.abc import TaskGroup
 from anyio.lowlevel import checkpoint
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -20,7 +18,6 @@ from keep_actors.kernel import (
     ActorStopped,
     AskTimeout,
     Directory,
-    Escalated,
     MailboxFull,
     Question,
     RestartPolicy,
@@ -28,25 +25,15 @@ from keep_actors.kernel import (
     VirtualTime,
 )
 from tests.actors.test_time import settle
+from tests.actors.workplace import Boom, Do, Workplace
 
 pytestmark = pytest.mark.anyio
 
 NEVER = RestartPolicy(restarts_max=0)
 
 
-class Boom(Exception):
-    pass
-
-
-class Do(Question[str]):
-    """Answered with what it said, unless it says otherwise."""
-
-    def __init__(self, what: str) -> None:
-        self.what = what
-
-
 class Worker(Actor[Do]):
-    def __init__(self, world: "World", key: str, restarts: int) -> None:
+    def __init__(self, world: "Roster", key: str, restarts: int) -> None:
         super().__init__(key, mailbox_capacity=5)
         self.world = world
         self.restarts = restarts
@@ -80,21 +67,15 @@ class Worker(Actor[Do]):
         message.answer(message.what)
 
 
-class World:
-    """A directory, what its workers received, and what became of its supervisor. For use inside the event loop."""
+class Roster(Workplace):
+    """A workplace whose workers are in a directory."""
 
     def __init__(self) -> None:
-        self.time = VirtualTime()
-        self.made: list[tuple[str, int]] = []
-        self.received: list[tuple[str, int, str]] = []
+        super().__init__()
         self.let_go: list[bool] = []
-        self.freedom = anyio.Event()
         self.giving_up = anyio.Event()
         self.given_up: list[tuple[str, Exception]] = []
-        self.supervisor = Supervisor("tests", self.time)
         self.directory = Directory(self.supervisor, self.make, policy=NEVER, given_up=self.give_up)
-        self.escalated: Escalated | None = None
-        self.scope = anyio.CancelScope()
 
     def make(self, key: str, restarts: int) -> Worker:
         if key == "impossible":
@@ -110,29 +91,13 @@ class World:
         for what in whats:
             self.directory.tell(key, Do(what))
 
-    async def own(self) -> None:
-        """Play the owner: run, and keep what came out of it."""
-        try:
-            with self.scope:
-                await self.supervisor.run()
-        except Escalated as error:
-            self.escalated = error
-
-    @asynccontextmanager
-    async def running(self) -> AsyncIterator[TaskGroup]:
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(self.own)
-            await settle()
-            yield tasks
-            self.scope.cancel()
-
 
 @pytest.fixture(name="world")
-async def _world() -> World:
-    return World()
+async def _world() -> Roster:
+    return Roster()
 
 
-async def test_the_first_message_for_a_key_activates_its_actor_and_the_next_finds_it(world: World) -> None:
+async def test_the_first_message_for_a_key_activates_its_actor_and_the_next_finds_it(world: Roster) -> None:
     async with world.running():
         world.tell("a", "1")
         assert await world.directory.ask("a", Do("2")) == "2"
@@ -142,7 +107,7 @@ async def test_the_first_message_for_a_key_activates_its_actor_and_the_next_find
     assert world.received == [("a", 0, "1"), ("a", 0, "2"), ("b", 0, "3")]
 
 
-async def test_it_knows_who_is_active(world: World) -> None:
+async def test_it_knows_who_is_active(world: Roster) -> None:
     async with world.running():
         assert (len(world.directory), world.directory.is_active("a")) == (0, False)
         world.tell("a", "work")
@@ -150,7 +115,7 @@ async def test_it_knows_who_is_active(world: World) -> None:
         assert not world.directory.is_active("b")
 
 
-async def test_one_that_waits_for_a_restart_is_active(world: World) -> None:
+async def test_one_that_waits_for_a_restart_is_active(world: Roster) -> None:
     world.directory = Directory(world.supervisor, world.make)
     async with world.running():
         world.tell("a", "crash", "work")
@@ -162,26 +127,26 @@ async def test_one_that_waits_for_a_restart_is_active(world: World) -> None:
     assert world.received == [("a", 0, "crash"), ("a", 1, "work")]
 
 
-async def test_what_is_sent_before_the_supervisor_runs_waits_for_it(world: World) -> None:
+async def test_what_is_sent_before_the_supervisor_runs_waits_for_it(world: Roster) -> None:
     world.tell("a", "work")
     async with world.running():
         assert world.received == [("a", 0, "work")]
 
 
-async def test_an_ask_has_its_timeout(world: World) -> None:
+async def test_an_ask_has_its_timeout(world: Roster) -> None:
     async with world.running():
         with pytest.raises(AskTimeout):
             await world.directory.ask("a", Do("hold"), timeout_ms=1)
 
 
-async def test_a_full_mailbox_is_told_to_the_sender(world: World) -> None:
+async def test_a_full_mailbox_is_told_to_the_sender(world: Roster) -> None:
     async with world.running():
         world.tell("a", *["work"] * 5)
         with pytest.raises(MailboxFull):
             world.tell("a", "too much")
 
 
-async def test_an_actor_that_passivates_is_let_go_and_the_next_message_activates_a_new_one(world: World) -> None:
+async def test_an_actor_that_passivates_is_let_go_and_the_next_message_activates_a_new_one(world: Roster) -> None:
     async with world.running():
         assert await world.directory.ask("a", Do("go")) == "go"
         assert not world.directory.is_active("a")
@@ -192,7 +157,7 @@ async def test_an_actor_that_passivates_is_let_go_and_the_next_message_activates
     assert world.made == [("a", 0), ("a", 0)]
 
 
-async def test_an_actor_with_messages_waiting_is_not_let_go_and_goes_on(world: World) -> None:
+async def test_an_actor_with_messages_waiting_is_not_let_go_and_goes_on(world: Roster) -> None:
     async with world.running():
         world.tell("a", "go", "work")
         await settle()
@@ -203,7 +168,9 @@ async def test_an_actor_with_messages_waiting_is_not_let_go_and_goes_on(world: W
     assert world.received[-1] == ("a", 0, "work")
 
 
-async def test_an_actor_is_removed_at_once_so_what_it_sends_to_its_own_key_activates_a_new_one(world: World) -> None:
+async def test_an_actor_is_removed_at_once_so_what_it_sends_to_its_own_key_activates_a_new_one(
+    world: Roster,
+) -> None:
     async with world.running():
         world.tell("a", "go and come")
         await settle()
@@ -214,7 +181,7 @@ async def test_an_actor_is_removed_at_once_so_what_it_sends_to_its_own_key_activ
 
 
 async def test_a_new_actor_may_start_before_the_old_one_has_returned_and_is_not_disturbed_by_its_end(
-    world: World,
+    world: Roster,
 ) -> None:
     async with world.running():
         world.tell("a", "go and hold")
@@ -228,7 +195,7 @@ async def test_a_new_actor_may_start_before_the_old_one_has_returned_and_is_not_
     assert len(world.made) == 2
 
 
-async def test_an_actor_that_crashes_after_it_passivated_is_not_made_again(world: World) -> None:
+async def test_an_actor_that_crashes_after_it_passivated_is_not_made_again(world: Roster) -> None:
     async with world.running():
         with pytest.raises(ActorDied):
             await world.directory.ask("a", Do("go and crash"))
@@ -239,7 +206,7 @@ async def test_an_actor_that_crashes_after_it_passivated_is_not_made_again(world
     assert world.given_up == []
 
 
-async def test_an_actor_passivates_once(world: World) -> None:
+async def test_an_actor_passivates_once(world: Roster) -> None:
     async with world.running():
         with pytest.raises(ActorDied) as died:
             await world.directory.ask("a", Do("go twice"))
@@ -247,14 +214,14 @@ async def test_an_actor_passivates_once(world: World) -> None:
     assert isinstance(died.value.__cause__, AssertionError)
 
 
-async def test_an_actor_passivates_itself_and_nobody_else(world: World) -> None:
+async def test_an_actor_passivates_itself_and_nobody_else(world: Roster) -> None:
     async with world.running():
         world.tell("a", "work")
         with pytest.raises(AssertionError, match="itself"):
             world.directory.passivate("a", Worker(world, "a", 0))
 
 
-async def test_waiting_for_an_empty_directory_returns_when_it_is_empty_and_is_a_checkpoint(world: World) -> None:
+async def test_waiting_for_an_empty_directory_returns_when_it_is_empty_and_is_a_checkpoint(world: Roster) -> None:
     await world.directory.wait_empty()
     with anyio.CancelScope() as scope:
         scope.cancel()
@@ -263,7 +230,7 @@ async def test_waiting_for_an_empty_directory_returns_when_it_is_empty_and_is_a_
     assert scope.cancelled_caught
 
 
-async def test_waiting_for_an_empty_directory_ends_with_the_last_actor(world: World) -> None:
+async def test_waiting_for_an_empty_directory_ends_with_the_last_actor(world: Roster) -> None:
     async with world.running():
         world.tell("a", "go")
         world.tell("b", "hold", "go")
@@ -277,7 +244,7 @@ async def test_waiting_for_an_empty_directory_ends_with_the_last_actor(world: Wo
         assert len(world.directory) == 0
 
 
-async def test_a_directory_that_was_empty_for_less_than_a_turn_is_still_waited_for(world: World) -> None:
+async def test_a_directory_that_was_empty_for_less_than_a_turn_is_still_waited_for(world: Roster) -> None:
     returned: list[int] = []
 
     async def wait() -> None:
@@ -296,7 +263,7 @@ async def test_a_directory_that_was_empty_for_less_than_a_turn_is_still_waited_f
     assert returned == [0]
 
 
-async def test_a_key_that_was_given_up_with_messages_waiting_starts_afresh(world: World) -> None:
+async def test_a_key_that_was_given_up_with_messages_waiting_starts_afresh(world: Roster) -> None:
     async with world.running():
         world.tell("a", "crash", "1")
         await settle()
@@ -311,7 +278,7 @@ async def test_a_key_that_was_given_up_with_messages_waiting_starts_afresh(world
     assert world.made == [("a", 0), ("a", 0)]
 
 
-async def test_who_asked_while_a_key_was_given_up_is_answered_by_the_fresh_actor(world: World) -> None:
+async def test_who_asked_while_a_key_was_given_up_is_answered_by_the_fresh_actor(world: Roster) -> None:
     answers: list[str] = []
 
     async def ask() -> None:
@@ -329,7 +296,7 @@ async def test_who_asked_while_a_key_was_given_up_is_answered_by_the_fresh_actor
     assert answers == ["work"]
 
 
-async def test_a_key_that_starts_afresh_has_all_its_restarts_again(world: World) -> None:
+async def test_a_key_that_starts_afresh_has_all_its_restarts_again(world: Roster) -> None:
     policy = RestartPolicy(restarts_max=1)
     world.directory = Directory(world.supervisor, world.make, policy=policy, given_up=world.give_up)
     world.giving_up.set()
@@ -344,7 +311,7 @@ async def test_a_key_that_starts_afresh_has_all_its_restarts_again(world: World)
     assert len(world.given_up) == 2
 
 
-async def test_a_key_that_was_given_up_with_nothing_waiting_is_removed(world: World) -> None:
+async def test_a_key_that_was_given_up_with_nothing_waiting_is_removed(world: Roster) -> None:
     async with world.running():
         world.tell("a", "crash")
         await settle()
@@ -357,7 +324,9 @@ async def test_a_key_that_was_given_up_with_nothing_waiting_is_removed(world: Wo
         assert await world.directory.ask("a", Do("work")) == "work"
 
 
-async def test_a_key_that_never_gets_far_enough_to_take_a_message_does_not_stop_the_event_loop(world: World) -> None:
+async def test_a_key_that_never_gets_far_enough_to_take_a_message_does_not_stop_the_event_loop(
+    world: Roster,
+) -> None:
     class Stillborn(Worker):
         async def run(self) -> None:
             raise Boom
@@ -378,7 +347,7 @@ async def test_a_key_that_never_gets_far_enough_to_take_a_message_does_not_stop_
     assert world.escalated is None
 
 
-async def test_without_anyone_to_give_a_key_up_its_supervisor_escalates(world: World) -> None:
+async def test_without_anyone_to_give_a_key_up_its_supervisor_escalates(world: Roster) -> None:
     world.directory = Directory(world.supervisor, world.make, policy=NEVER)
     async with world.running():
         world.tell("calm", "work")
@@ -390,7 +359,7 @@ async def test_without_anyone_to_give_a_key_up_its_supervisor_escalates(world: W
     assert world.escalated.child == "a"
 
 
-async def test_what_make_raises_is_raised_in_the_sender_and_nothing_is_activated(world: World) -> None:
+async def test_what_make_raises_is_raised_in_the_sender_and_nothing_is_activated(world: Roster) -> None:
     async with world.running():
         with pytest.raises(Boom):
             world.tell("impossible", "work")
@@ -400,7 +369,7 @@ async def test_what_make_raises_is_raised_in_the_sender_and_nothing_is_activated
         assert len(world.directory) == 0
 
 
-async def test_nothing_is_activated_once_the_supervisor_stops(world: World) -> None:
+async def test_nothing_is_activated_once_the_supervisor_stops(world: Roster) -> None:
     async with world.running():
         world.tell("a", "work")
         await world.supervisor.stop(1000)
@@ -413,7 +382,7 @@ async def test_nothing_is_activated_once_the_supervisor_stops(world: World) -> N
     assert world.made == [("a", 0)]
 
 
-async def test_a_directory_whose_supervisor_was_cancelled_is_empty(world: World) -> None:
+async def test_a_directory_whose_supervisor_was_cancelled_is_empty(world: Roster) -> None:
     async with world.running():
         world.tell("a", "hold")
         world.tell("b", "crash")
@@ -424,7 +393,7 @@ async def test_a_directory_whose_supervisor_was_cancelled_is_empty(world: World)
         assert len(world.directory) == 0
 
 
-async def test_keys_that_are_idle_have_no_tasks(world: World) -> None:
+async def test_keys_that_are_idle_have_no_tasks(world: Roster) -> None:
     async with world.running():
         tasks_before = len(anyio.get_running_tasks())
         for number in range(10_000):

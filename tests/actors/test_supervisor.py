@@ -4,8 +4,7 @@ import logging
 import re
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
 from pathlib import Path
 
 import anyio
@@ -21,12 +20,11 @@ from keep_actors.kernel import (
     ActorStopped,
     Escalated,
     Mailbox,
-    Question,
     RestartPolicy,
     Supervisor,
-    VirtualTime,
 )
 from tests.actors.test_time import settle
+from tests.actors.workplace import Boom, Do, Workplace
 
 pytestmark = pytest.mark.anyio
 
@@ -34,19 +32,8 @@ DOCS = Path(__file__).parents[2] / "docs" / "kernel.md"
 NEVER = RestartPolicy(restarts_max=0)
 
 
-class Boom(Exception):
-    pass
-
-
-class Do(Question[str]):
-    """Answered with what it said, unless it says otherwise."""
-
-    def __init__(self, what: str) -> None:
-        self.what = what
-
-
 class Worker(Actor[Do]):
-    def __init__(self, world: "World", name: str, restarts: int) -> None:
+    def __init__(self, world: "Crew", name: str, restarts: int) -> None:
         super().__init__(name)
         self.world = world
         self.restarts = restarts
@@ -87,23 +74,12 @@ class Asker:
             self.result = error
 
 
-class World:
-    """A supervisor, what its workers received, and what became of it. To be made inside the event loop."""
+class Crew(Workplace):
+    """A workplace whose workers are started by name."""
 
     def __init__(self) -> None:
-        self.time = VirtualTime()
-        self.crashes: list[tuple[str, Exception, int]] = []
-        self.made: list[tuple[str, int]] = []
-        self.received: list[tuple[str, int, str]] = []
-        self.freedom = anyio.Event()
+        super().__init__()
         self.tells_itself = False
-        self.supervisor = Supervisor("tests", self.time, on_crash=self.on_crash)
-        self.escalated: Escalated | None = None
-        self.scope = anyio.CancelScope()
-        self.ended = False
-
-    def on_crash(self, name: str, error: Exception, restarts: int) -> None:
-        self.crashes.append((name, error, restarts))
 
     def worker(self, name: str) -> Callable[[int], Worker]:
         def make(restarts: int) -> Worker:
@@ -115,31 +91,10 @@ class World:
     def start(self, name: str, policy: RestartPolicy | None = None) -> ActorRef[Do]:
         return self.supervisor.start(name, self.worker(name), policy=policy)
 
-    async def own(self) -> None:
-        """Play the owner: run, and keep what came out of it."""
-        try:
-            with self.scope:
-                await self.supervisor.run()
-        except Escalated as error:
-            self.escalated = error
-        self.ended = True
-
-    async def advance(self, ms: int) -> None:
-        self.time.advance(ms)
-        await settle()
-
-    @asynccontextmanager
-    async def running(self) -> AsyncIterator[TaskGroup]:
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(self.own)
-            await settle()
-            yield tasks
-            self.scope.cancel()
-
 
 @pytest.fixture(name="world")
-async def _world() -> World:
-    return World()
+async def _world() -> Crew:
+    return Crew()
 
 
 def told(ref: ActorRef[Do], *whats: str) -> None:
@@ -155,7 +110,7 @@ async def ask_in_order(tasks: TaskGroup, ref: ActorRef[Do], *whats: str) -> list
     return askers
 
 
-async def test_a_child_runs_and_answers_through_the_reference(world: World) -> None:
+async def test_a_child_runs_and_answers_through_the_reference(world: Crew) -> None:
     async with anyio.create_task_group() as tasks:
         await tasks.start(world.supervisor.run)
         ref = world.start("a")
@@ -166,27 +121,27 @@ async def test_a_child_runs_and_answers_through_the_reference(world: World) -> N
         tasks.cancel_scope.cancel()
 
 
-async def test_a_child_that_is_started_before_the_supervisor_runs_waits_for_it(world: World) -> None:
+async def test_a_child_that_is_started_before_the_supervisor_runs_waits_for_it(world: Crew) -> None:
     ref = world.start("a")
     told(ref, "work")
     async with world.running():
         assert world.received == [("a", 0, "work")]
 
 
-async def test_a_supervisor_without_children_runs_until_it_is_cancelled(world: World) -> None:
+async def test_a_supervisor_without_children_runs_until_it_is_cancelled(world: Crew) -> None:
     async with world.running():
         assert not world.ended
 
     assert world.scope.cancelled_caught
 
 
-async def test_a_supervisor_runs_once(world: World) -> None:
+async def test_a_supervisor_runs_once(world: Crew) -> None:
     async with world.running():
         with pytest.raises(AssertionError, match="runs once"):
             await world.supervisor.run()
 
 
-async def test_what_was_in_hand_is_answered_with_actor_died_and_the_crash(world: World) -> None:
+async def test_what_was_in_hand_is_answered_with_actor_died_and_the_crash(world: Crew) -> None:
     async with world.running() as tasks:
         (asker,) = await ask_in_order(tasks, world.start("a"), "crash")
 
@@ -195,7 +150,9 @@ async def test_what_was_in_hand_is_answered_with_actor_died_and_the_crash(world:
     assert asker.result.actor == "a"
 
 
-async def test_what_was_kept_for_a_later_turn_is_answered_with_actor_died_and_the_crash(world: World) -> None:
+async def test_what_was_kept_for_a_later_turn_is_answered_with_actor_died_and_the_crash(
+    world: Crew,
+) -> None:
     async with world.running() as tasks:
         ref = world.start("a")
         keepers = await ask_in_order(tasks, ref, "keep", "keep")
@@ -207,7 +164,7 @@ async def test_what_was_kept_for_a_later_turn_is_answered_with_actor_died_and_th
     assert all(isinstance(keeper.result.__cause__, Boom) for keeper in keepers if isinstance(keeper.result, ActorDied))
 
 
-async def test_who_waits_for_what_was_taken_is_answered_before_the_restart(world: World) -> None:
+async def test_who_waits_for_what_was_taken_is_answered_before_the_restart(world: Crew) -> None:
     async with world.running() as tasks:
         (asker,) = await ask_in_order(tasks, world.start("a"), "crash")
 
@@ -215,7 +172,7 @@ async def test_who_waits_for_what_was_taken_is_answered_before_the_restart(world
         assert world.made == [("a", 0)]
 
 
-async def test_what_was_not_taken_survives_a_crash_in_its_order(world: World) -> None:
+async def test_what_was_not_taken_survives_a_crash_in_its_order(world: Crew) -> None:
     async with world.running() as tasks:
         ref = world.start("a")
         (holder,) = await ask_in_order(tasks, ref, "hold")
@@ -232,7 +189,7 @@ async def test_what_was_not_taken_survives_a_crash_in_its_order(world: World) ->
     assert world.received[2:] == [("a", 1, what) for what in "1234"]
 
 
-async def test_what_is_sent_during_the_backoff_waits_in_the_mailbox(world: World) -> None:
+async def test_what_is_sent_during_the_backoff_waits_in_the_mailbox(world: Crew) -> None:
     async with world.running() as tasks:
         ref = world.start("a")
         told(ref, "crash")
@@ -248,7 +205,7 @@ async def test_what_is_sent_during_the_backoff_waits_in_the_mailbox(world: World
     assert asker.result == "2"
 
 
-async def test_the_reference_of_any_incarnation_reaches_the_one_that_lives(world: World) -> None:
+async def test_the_reference_of_any_incarnation_reaches_the_one_that_lives(world: Crew) -> None:
     refs: list[ActorRef[Do]] = []
 
     def make(restarts: int) -> Worker:
@@ -268,7 +225,7 @@ async def test_the_reference_of_any_incarnation_reaches_the_one_that_lives(world
         assert world.received[-4:] == [("a", 2, "work")] * 4
 
 
-async def test_make_is_called_with_the_number_of_restarts(world: World) -> None:
+async def test_make_is_called_with_the_number_of_restarts(world: Crew) -> None:
     async with world.running():
         told(world.start("a"), "crash", "crash", "work")
         for _ in range(3):
@@ -277,7 +234,7 @@ async def test_make_is_called_with_the_number_of_restarts(world: World) -> None:
     assert world.made == [("a", 0), ("a", 1), ("a", 2)]
 
 
-async def test_what_an_actor_tells_itself_while_it_is_made_comes_before_what_waits(world: World) -> None:
+async def test_what_an_actor_tells_itself_while_it_is_made_comes_before_what_waits(world: Crew) -> None:
     world.tells_itself = True
     async with world.running():
         told(world.start("a"), "crash", "work")
@@ -287,7 +244,9 @@ async def test_what_an_actor_tells_itself_while_it_is_made_comes_before_what_wai
     assert [what for _, _, what in world.received] == ["begin", "crash", "begin", "work"]
 
 
-async def test_what_an_actor_tells_itself_while_it_is_made_finds_room_in_a_full_mailbox(world: World) -> None:
+async def test_what_an_actor_tells_itself_while_it_is_made_finds_room_in_a_full_mailbox(
+    world: Crew,
+) -> None:
     def make(restarts: int) -> Worker:
         worker = Worker(world, "a", restarts)
         worker.mailbox = Mailbox("a", capacity=1)
@@ -305,7 +264,7 @@ async def test_what_an_actor_tells_itself_while_it_is_made_finds_room_in_a_full_
     assert world.received[1:] == [("a", 1, "begin"), ("a", 1, "work")]
 
 
-async def test_the_owner_is_told_of_every_crash(world: World) -> None:
+async def test_the_owner_is_told_of_every_crash(world: Crew) -> None:
     async with world.running():
         told(world.start("a"), "crash", "crash")
         await settle()
@@ -316,7 +275,7 @@ async def test_the_owner_is_told_of_every_crash(world: World) -> None:
 
 
 async def test_every_crash_is_logged_with_name_restarts_and_error(
-    world: World, caplog: pytest.LogCaptureFixture
+    world: Crew, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with world.running():
         told(world.start("a"), "crash", "crash")
@@ -330,7 +289,7 @@ async def test_every_crash_is_logged_with_name_restarts_and_error(
     ]
 
 
-async def test_the_backoff_doubles_with_every_crash_up_to_its_maximum(world: World) -> None:
+async def test_the_backoff_doubles_with_every_crash_up_to_its_maximum(world: Crew) -> None:
     policy = RestartPolicy(restarts_max=10, backoff_ms=100, backoff_max_ms=500)
     waits: list[int] = []
     async with world.running():
@@ -345,7 +304,7 @@ async def test_the_backoff_doubles_with_every_crash_up_to_its_maximum(world: Wor
     assert waits == [100, 200, 400, 500, 500]
 
 
-async def test_crashes_outside_the_window_are_forgotten(world: World) -> None:
+async def test_crashes_outside_the_window_are_forgotten(world: Crew) -> None:
     async with world.running():
         ref = world.start("a", RestartPolicy(restarts_max=1, within_ms=1000))
         for _ in range(5):
@@ -358,7 +317,7 @@ async def test_crashes_outside_the_window_are_forgotten(world: World) -> None:
     assert len(world.made) == 6
 
 
-async def test_as_many_crashes_as_restarts_max_are_borne_and_one_more_escalates(world: World) -> None:
+async def test_as_many_crashes_as_restarts_max_are_borne_and_one_more_escalates(world: Crew) -> None:
     async with world.running():
         told(world.start("a", RestartPolicy(restarts_max=2)), "crash", "crash", "crash")
         await settle()
@@ -370,7 +329,7 @@ async def test_as_many_crashes_as_restarts_max_are_borne_and_one_more_escalates(
     assert world.escalated is not None
 
 
-async def test_an_escalation_names_the_child_and_has_the_crash_as_its_cause(world: World) -> None:
+async def test_an_escalation_names_the_child_and_has_the_crash_as_its_cause(world: Crew) -> None:
     async with world.running():
         world.start("calm")
         told(world.start("a", NEVER), "crash")
@@ -382,7 +341,7 @@ async def test_an_escalation_names_the_child_and_has_the_crash_as_its_cause(worl
     assert world.escalated.__cause__ is world.crashes[0][1]
 
 
-async def test_an_escalation_ends_all_children_and_answers_their_questions(world: World) -> None:
+async def test_an_escalation_ends_all_children_and_answers_their_questions(world: Crew) -> None:
     async with world.running() as tasks:
         other, ref = world.start("other"), world.start("a", NEVER)
         in_hand, behind = await ask_in_order(tasks, other, "hold", "work")
@@ -401,7 +360,7 @@ async def test_an_escalation_ends_all_children_and_answers_their_questions(world
     assert [type(asker.result) for asker in (behind, crasher, last)] == [ActorStopped] * 3
 
 
-async def test_what_waited_for_a_child_that_escalated_is_answered_with_the_crash(world: World) -> None:
+async def test_what_waited_for_a_child_that_escalated_is_answered_with_the_crash(world: Crew) -> None:
     async with world.running() as tasks:
         ref = world.start("a", NEVER)
         _, _, behind = await ask_in_order(tasks, ref, "hold", "crash", "work")
@@ -412,7 +371,7 @@ async def test_what_waited_for_a_child_that_escalated_is_answered_with_the_crash
     assert isinstance(behind.result.__cause__, Boom)
 
 
-async def test_the_first_of_two_escalations_is_raised(world: World) -> None:
+async def test_the_first_of_two_escalations_is_raised(world: Crew) -> None:
     told(world.start("a", NEVER), "crash")
     told(world.start("b", NEVER), "crash")
     async with world.running():
@@ -422,7 +381,9 @@ async def test_the_first_of_two_escalations_is_raised(world: World) -> None:
     assert world.escalated.__cause__ is world.crashes[0][1]
 
 
-async def test_a_child_that_is_given_up_accepts_messages_meanwhile_and_then_ends_alone(world: World) -> None:
+async def test_a_child_that_is_given_up_accepts_messages_meanwhile_and_then_ends_alone(
+    world: Crew,
+) -> None:
     begun, go_on = anyio.Event(), anyio.Event()
     done: list[str] = []
 
@@ -454,7 +415,7 @@ async def test_a_child_that_is_given_up_accepts_messages_meanwhile_and_then_ends
     assert done == []
 
 
-async def test_what_giving_up_raises_escalates(world: World) -> None:
+async def test_what_giving_up_raises_escalates(world: Crew) -> None:
     async def given_up(error: Exception) -> None:
         async with anyio.create_task_group():
             raise LookupError
@@ -468,7 +429,7 @@ async def test_what_giving_up_raises_escalates(world: World) -> None:
 
 
 @pytest.mark.parametrize("what", ["crash", "stop"])
-async def test_what_the_owner_raises_when_it_is_told_escalates(world: World, what: str) -> None:
+async def test_what_the_owner_raises_when_it_is_told_escalates(world: Crew, what: str) -> None:
     def fail(*_: object) -> None:
         raise LookupError
 
@@ -482,7 +443,7 @@ async def test_what_the_owner_raises_when_it_is_told_escalates(world: World, wha
     assert asker.result is not None
 
 
-async def test_a_child_that_stops_is_done_and_did_not_crash(world: World) -> None:
+async def test_a_child_that_stops_is_done_and_did_not_crash(world: Crew) -> None:
     done: list[str] = []
     async with world.running():
         ref = world.supervisor.start("a", world.worker("a"), done=lambda: done.append("a"))
@@ -496,7 +457,9 @@ async def test_a_child_that_stops_is_done_and_did_not_crash(world: World) -> Non
         assert not world.ended
 
 
-async def test_a_child_that_crashes_with_nothing_left_to_do_is_done_and_not_made_again(world: World) -> None:
+async def test_a_child_that_crashes_with_nothing_left_to_do_is_done_and_not_made_again(
+    world: Crew,
+) -> None:
     done: list[str] = []
     async with world.running() as tasks:
         ref = world.supervisor.start("a", world.worker("a"), policy=NEVER, done=lambda: done.append("a"))
@@ -509,7 +472,7 @@ async def test_a_child_that_crashes_with_nothing_left_to_do_is_done_and_not_made
         assert not world.ended
 
 
-async def test_a_child_that_crashes_while_it_stops_still_processes_the_rest(world: World) -> None:
+async def test_a_child_that_crashes_while_it_stops_still_processes_the_rest(world: Crew) -> None:
     done: list[str] = []
     async with world.running():
         ref = world.supervisor.start("a", world.worker("a"), done=lambda: done.append("a"))
@@ -521,7 +484,7 @@ async def test_a_child_that_crashes_while_it_stops_still_processes_the_rest(worl
     assert done == ["a"]
 
 
-async def test_what_make_raises_at_the_start_is_raised_to_who_starts(world: World) -> None:
+async def test_what_make_raises_at_the_start_is_raised_to_who_starts(world: Crew) -> None:
     def make(restarts: int) -> Worker:
         raise Boom
 
@@ -532,7 +495,7 @@ async def test_what_make_raises_at_the_start_is_raised_to_who_starts(world: Worl
         assert not world.ended
 
 
-async def test_what_make_raises_at_a_restart_is_a_crash(world: World) -> None:
+async def test_what_make_raises_at_a_restart_is_a_crash(world: Crew) -> None:
     def make(restarts: int) -> Worker:
         if restarts == 1:
             raise Boom("not made")
@@ -567,7 +530,7 @@ class Grouped(Worker):
         raise error
 
 
-async def crash_of_grouped(world: World, *raised: Exception) -> tuple[Exception, str | Exception | None]:
+async def crash_of_grouped(world: Crew, *raised: Exception) -> tuple[Exception, str | Exception | None]:
     """What was noted when those were raised in the tasks of an actor, and what its asker was told."""
 
     def make(restarts: int) -> Grouped:
@@ -581,7 +544,7 @@ async def crash_of_grouped(world: World, *raised: Exception) -> tuple[Exception,
     return crash, asker.result
 
 
-async def test_a_crash_in_a_task_of_the_actor_is_unwrapped_for_everyone(world: World) -> None:
+async def test_a_crash_in_a_task_of_the_actor_is_unwrapped_for_everyone(world: Crew) -> None:
     boom = Boom()
 
     crash, answer = await crash_of_grouped(world, boom)
@@ -591,7 +554,7 @@ async def test_a_crash_in_a_task_of_the_actor_is_unwrapped_for_everyone(world: W
     assert answer.__cause__ is boom
 
 
-async def test_crashes_in_two_tasks_of_the_actor_stay_a_group(world: World) -> None:
+async def test_crashes_in_two_tasks_of_the_actor_stay_a_group(world: Crew) -> None:
     crash, answer = await crash_of_grouped(world, Boom(), LookupError())
 
     assert isinstance(crash, ExceptionGroup)
@@ -615,7 +578,9 @@ class FailsWhenCancelled(Worker):
             raise Boom
 
 
-async def test_a_crash_that_meets_a_cancellation_is_noted_and_the_cancellation_goes_on(world: World) -> None:
+async def test_a_crash_that_meets_a_cancellation_is_noted_and_the_cancellation_goes_on(
+    world: Crew,
+) -> None:
     async with world.running() as tasks:
         ref = world.supervisor.start("a", lambda restarts: FailsWhenCancelled(world, "a", restarts))
         (asker,) = await ask_in_order(tasks, ref, "hold")
@@ -626,7 +591,7 @@ async def test_a_crash_that_meets_a_cancellation_is_noted_and_the_cancellation_g
     assert isinstance(asker.result.__cause__, Boom)
 
 
-async def test_a_crash_that_meets_the_end_of_the_grace_does_not_come_out_of_run(world: World) -> None:
+async def test_a_crash_that_meets_the_end_of_the_grace_does_not_come_out_of_run(world: Crew) -> None:
     async with world.running():
         ref = world.supervisor.start("a", lambda restarts: FailsWhenCancelled(world, "a", restarts))
         told(ref, "hold")
@@ -642,7 +607,7 @@ class Interrupt(BaseException):
     pass
 
 
-async def test_an_interrupt_is_not_a_crash_and_leaves_run(world: World) -> None:
+async def test_an_interrupt_is_not_a_crash_and_leaves_run(world: Crew) -> None:
     class Interrupted(Worker):
         async def receive(self, _: Do) -> None:
             raise Interrupt
@@ -656,7 +621,7 @@ async def test_an_interrupt_is_not_a_crash_and_leaves_run(world: World) -> None:
     assert world.crashes == []
 
 
-async def test_a_cancelled_supervisor_answers_what_its_children_had_and_had_not_taken(world: World) -> None:
+async def test_a_cancelled_supervisor_answers_what_its_children_had_and_had_not_taken(world: Crew) -> None:
     async with world.running() as tasks:
         running, waiting = world.start("running"), world.start("waiting")
         in_hand, behind = await ask_in_order(tasks, running, "hold", "work")
@@ -670,7 +635,7 @@ async def test_a_cancelled_supervisor_answers_what_its_children_had_and_had_not_
 
 
 @pytest.mark.parametrize("turns", range(12))
-async def test_at_any_turn_of_a_cancellation_a_child_is_refused_or_answers(world: World, turns: int) -> None:
+async def test_at_any_turn_of_a_cancellation_a_child_is_refused_or_answers(world: Crew, turns: int) -> None:
     async with world.running() as tasks:
         world.start("other")
         await settle()
@@ -686,7 +651,7 @@ async def test_at_any_turn_of_a_cancellation_a_child_is_refused_or_answers(world
     assert asker.result is not None
 
 
-async def test_a_child_in_its_backoff_disturbs_no_other(world: World) -> None:
+async def test_a_child_in_its_backoff_disturbs_no_other(world: Crew) -> None:
     async with world.running():
         told(world.start("a"), "crash")
         calm = world.start("calm")
@@ -696,7 +661,7 @@ async def test_a_child_in_its_backoff_disturbs_no_other(world: World) -> None:
         assert world.made == [("a", 0), ("calm", 0)]
 
 
-async def test_a_stop_processes_what_is_in_the_mailboxes_and_run_returns(world: World) -> None:
+async def test_a_stop_processes_what_is_in_the_mailboxes_and_run_returns(world: Crew) -> None:
     async with world.running() as tasks:
         a, b = world.start("a"), world.start("b")
         held = await ask_in_order(tasks, a, "hold", "1", "2")
@@ -719,7 +684,7 @@ async def test_a_stop_processes_what_is_in_the_mailboxes_and_run_returns(world: 
     assert not world.scope.cancelled_caught
 
 
-async def test_a_stop_cancels_what_is_left_after_the_grace(world: World) -> None:
+async def test_a_stop_cancels_what_is_left_after_the_grace(world: Crew) -> None:
     async with world.running() as tasks:
         in_hand, behind = await ask_in_order(tasks, world.start("a"), "hold", "work")
         tasks.start_soon(world.supervisor.stop, 1000)
@@ -734,7 +699,7 @@ async def test_a_stop_cancels_what_is_left_after_the_grace(world: World) -> None
     assert isinstance(behind.result, ActorStopped)
 
 
-async def test_a_stop_cuts_a_backoff_short(world: World) -> None:
+async def test_a_stop_cuts_a_backoff_short(world: Crew) -> None:
     async with world.running():
         idle, busy = world.start("idle"), world.start("busy")
         told(idle, "crash")
@@ -746,7 +711,7 @@ async def test_a_stop_cuts_a_backoff_short(world: World) -> None:
     assert ("idle", 1) not in world.made
 
 
-async def test_a_stop_waits_for_a_supervisor_that_is_about_to_run(world: World) -> None:
+async def test_a_stop_waits_for_a_supervisor_that_is_about_to_run(world: Crew) -> None:
     ref = world.start("a")
     told(ref, "work")
     async with anyio.create_task_group() as tasks:
@@ -756,7 +721,7 @@ async def test_a_stop_waits_for_a_supervisor_that_is_about_to_run(world: World) 
     assert world.received == [("a", 0, "work")]
 
 
-async def test_a_stop_answers_everyone_even_if_the_supervisor_never_runs(world: World) -> None:
+async def test_a_stop_answers_everyone_even_if_the_supervisor_never_runs(world: Crew) -> None:
     async with anyio.create_task_group() as tasks:
         (asker,) = await ask_in_order(tasks, world.start("a"), "work")
         await world.supervisor.stop(0)
@@ -765,13 +730,13 @@ async def test_a_stop_answers_everyone_even_if_the_supervisor_never_runs(world: 
     assert isinstance(asker.result, ActorStopped)
 
 
-async def test_a_stop_after_the_end_returns(world: World) -> None:
+async def test_a_stop_after_the_end_returns(world: Crew) -> None:
     async with world.running():
         await world.supervisor.stop(1000)
         await world.supervisor.stop(1000)
 
 
-async def test_an_actor_whose_supervisor_escalates_is_restarted_by_its_own(world: World) -> None:
+async def test_an_actor_whose_supervisor_escalates_is_restarted_by_its_own(world: Crew) -> None:
     class Manager(Worker):
         async def run(self) -> None:
             below = Supervisor("below", world.time)
