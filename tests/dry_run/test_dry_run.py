@@ -27,7 +27,7 @@ from keep_storage.ids import Ids
 from keep_storage.model import FailureClass, GrantPolicy, HandlerKind, Item, ItemState, Workflow, WorkflowStatus
 from keep_storage.model import StoredGrant as StoredGrant
 from tests.runtime.fakes import Fake
-from tests.runtime.world import START, TAKE, World, script, world
+from tests.runtime.world import START, TAKE, TimedBox, script, world
 from tests.sandbox.world import needs_jail
 
 pytestmark = pytest.mark.anyio
@@ -39,7 +39,7 @@ PLAIN = script(mutate=ADD, producer="")
 @asynccontextmanager
 async def waiting(
     path: Path, *ids: str, source: str = PLAIN, fake: Fake | None = None, **options: Any
-) -> AsyncIterator[World]:
+) -> AsyncIterator[TimedBox]:
     """A paused workflow with these events, in a file."""
     async with world(fake or Fake(), path=path, **options) as box:
         await box.keep.deploy(source)

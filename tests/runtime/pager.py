@@ -10,7 +10,7 @@ from keep_actors.notices.actor import LOOK_EVERY_MS
 from keep_actors.notices.sink import TIMEOUT_MS
 from keep_actors.policy import Backoff
 from keep_storage.model import Says
-from tests.runtime.world import SECOND, World
+from tests.runtime.world import SECOND, TimedBox
 
 Step = Callable[[], Awaitable[None]]
 
@@ -54,7 +54,7 @@ class Pager:
         return [each for each in self.got if each.says is says]
 
 
-async def calm(box: World) -> None:
+async def calm(box: TimedBox) -> None:
     """Let notices be compared and delivered, for a database in memory."""
     await box.settle()
     await box.until_idle()
@@ -62,7 +62,7 @@ async def calm(box: World) -> None:
     await box.until_idle()
 
 
-async def until(box: World, condition: Callable[[], bool]) -> None:
+async def until(box: TimedBox, condition: Callable[[], bool]) -> None:
     """The same for any database: while time passes in small steps, until it is so."""
     with anyio.fail_after(30):
         while not condition():

@@ -11,7 +11,7 @@ from keep_actors.host.call_times import CallTimes
 from keep_actors.host.fault_points import Point
 from keep_actors.kernel import VirtualTime
 from keep_actors.testing import Box, Fake
-from tests.runtime.world import MINUTE, SECOND, START, World, script, world
+from tests.runtime.world import MINUTE, SECOND, START, TimedBox, script, world
 
 pytestmark = pytest.mark.anyio
 
@@ -57,13 +57,13 @@ class Bank(Connector):
         return Applied("paid") if found else NotApplied()
 
 
-async def start(box: World) -> None:
+async def start(box: TimedBox) -> None:
     await box.keep.deploy(PAYS)
     await box.publish("flow", "in", "one")
     await box.settle()
 
 
-async def is_held(box: World) -> bool:
+async def is_held(box: TimedBox) -> bool:
     return await box.statuses("flow", "in") == {"one": "reserved"}
 
 

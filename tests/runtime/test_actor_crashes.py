@@ -41,7 +41,7 @@ from keep_storage.operations import (
 )
 from keep_storage.transaction import Queries
 from tests.runtime.fakes import Fake, Hang, applies_and_raises, raises
-from tests.runtime.world import DAY, MINUTE, START, Opened, World, left_in, opened, script, world
+from tests.runtime.world import DAY, MINUTE, START, Opened, TimedBox, left_in, opened, script, world
 
 pytestmark = pytest.mark.anyio
 
@@ -833,7 +833,7 @@ async def test_a_disk_that_fails_now_and_then_delays_and_loses_nothing(seed: int
 # The end of a runtime.
 
 
-async def reach_the_call(box: World, call: Hang) -> None:
+async def reach_the_call(box: TimedBox, call: Hang) -> None:
     """Event `a` is being added, and `b` is pending."""
     await box.keep.deploy(flow(), start=False)
     for each in "ab":

@@ -7,7 +7,7 @@ import pytest
 from keep_actors.maintenance import Proposal
 from tests.runtime.fakes import Fake
 from tests.runtime.test_repair import Mechanic
-from tests.runtime.world import MINUTE, World, script, world
+from tests.runtime.world import MINUTE, TimedBox, script, world
 
 pytestmark = pytest.mark.anyio
 
@@ -25,18 +25,18 @@ def by_interval(interval: str, kind: str = "producer", body: str = "return 1;") 
     return script(schedule=f'{{ interval: "{interval}" }}', **{kind: body})
 
 
-async def ran(box: World) -> list[str]:
+async def ran(box: TimedBox) -> list[str]:
     """When the handler with the schedule ran, in Greenwich."""
     runs = [run for run in reversed(await box.keep.runs("flow")) if run.handler in ("poll", "sweep")]
     return [f"{datetime.fromtimestamp(run.created_at / 1000, UTC):%d %H:%M}" for run in runs]
 
 
-async def deploy(box: World, source: str, timezone: str | None = None) -> None:
+async def deploy(box: TimedBox, source: str, timezone: str | None = None) -> None:
     await box.keep.deploy(source, timezone=timezone, workflow="flow")
     await box.settle()
 
 
-async def pass_hours(box: World, hours: int) -> None:
+async def pass_hours(box: TimedBox, hours: int) -> None:
     for _ in range(hours):
         await box.advance(HOUR)
 

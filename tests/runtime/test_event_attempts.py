@@ -5,14 +5,14 @@ import pytest
 from keep_actors import Backoff, Grant, Policy
 from keep_actors.connectors import Transient
 from tests.runtime.fakes import Fake, raises
-from tests.runtime.world import MINUTE, TAKE, World, script, world
+from tests.runtime.world import MINUTE, TAKE, TimedBox, script, world
 
 pytestmark = pytest.mark.anyio
 
 ADD = "await c.fake.add({ text: prepared.data.id });"
 
 
-async def attempt(box: World, message_id: str = "a") -> int:
+async def attempt(box: TimedBox, message_id: str = "a") -> int:
     """As `inputs` shows it."""
     [found] = [each for each in await box.keep.inputs("flow") if each.message_id == message_id]
     return found.attempt

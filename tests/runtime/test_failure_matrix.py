@@ -37,7 +37,7 @@ from keep_storage.errors import Reason, Rejected
 from keep_storage.model import FailureClass, HandlerKind, MutationStatus, Phase, Run, RunStatus
 from tests.runtime.fakes import Fake, raises
 from tests.runtime.test_repair_crashes import Machine, machine
-from tests.runtime.world import DAY, SECOND, START, TAKE, World, script
+from tests.runtime.world import DAY, SECOND, START, TAKE, TimedBox, script
 from tests.storage.world import HANDLERS, TOPICS, WORKFLOW
 from tests.storage.world import World as Model
 
@@ -221,17 +221,17 @@ PLACES: Mapping[str, tuple[str, str]] = {
 """Which method fails there, and the script that calls it. Without one, something fails in `next`."""
 
 
-async def begun(box: World, cell: Cell, source: str) -> None:
+async def begun(box: TimedBox, cell: Cell, source: str) -> None:
     """The workflow, one event, and the failure, as often as the cell says."""
     grants = [Grant("fake.add", policy="ask")] if cell.when == "asks" else []
     await box.keep.deploy(source, grants=[*map(Grant, ("fake.search", "fake.get")), Grant("fake.add"), *grants])
     await box.publish("flow", "in", "a")
     await box.settle()
     for wait_ms in TO_THE_LAST if cell.when == "last" else ():
-        await box.advance(wait_ms)
+        await box.leap(wait_ms)
 
 
-async def assert_is(box: World, cell: Cell) -> Run:
+async def assert_is(box: TimedBox, cell: Cell) -> Run:
     """The run, its events and its workflow are where the row says they are."""
     handler = "poll" if cell.where == "producer" else "file"
     runs, workflow = await box.runs("flow", handler), await box.keep.workflow("flow")
@@ -248,7 +248,7 @@ async def assert_is(box: World, cell: Cell) -> Run:
     return run
 
 
-async def assert_next_is(box: World, cell: Cell, mended: str) -> None:
+async def assert_next_is(box: TimedBox, cell: Cell, mended: str) -> None:
     """What follows is that, at that time and not before, and it ends well."""
     how, _, then = cell.next.partition(", then ")
     handler = "poll" if cell.where == "producer" else "file"
@@ -271,7 +271,7 @@ async def assert_next_is(box: World, cell: Cell, mended: str) -> None:
         assert await box.statuses("flow", "in") == {"a": "consumed"}
 
 
-async def answered(box: World, cell: Cell) -> None:
+async def answered(box: TimedBox, cell: Cell) -> None:
     if cell.when == "asks":
         [question] = await box.keep.approvals()
         await box.keep.approve(question.approval_id, by="ann")

@@ -24,7 +24,7 @@ from keep_actors.kernel import VirtualTime
 from keep_storage import reads
 from keep_storage.model import Resolver
 from tests.runtime.fakes import Fake, Hang, Step, answers_wrongly, applies_and_raises, raises
-from tests.runtime.world import DAY, MINUTE, SECOND, START, TAKE, World, by_hand, left_in, opened, script, world
+from tests.runtime.world import DAY, MINUTE, SECOND, START, TAKE, TimedBox, by_hand, left_in, opened, script, world
 
 pytestmark = pytest.mark.anyio
 
@@ -67,7 +67,7 @@ STEPS: dict[str, tuple[Step, Stop, Stop]] = {
 }
 
 
-async def stopped(box: World, handler: str) -> Stop:
+async def stopped(box: TimedBox, handler: str) -> Stop:
     """How the last run of a handler stopped."""
     run, workflow = await box.last_run("flow", handler), await box.keep.workflow("flow")
     assert bool(workflow.error) == (workflow.error_run_id == run.id)
@@ -75,7 +75,7 @@ async def stopped(box: World, handler: str) -> Stop:
     return Stop(run.status, str(run.error_class), blocked)
 
 
-async def made_to_go_on(box: World, repaired: str) -> None:
+async def made_to_go_on(box: TimedBox, repaired: str) -> None:
     """Do what a person, a repair or time does about a run that stopped."""
     workflow = await box.keep.workflow("flow")
     if workflow.error:
@@ -204,7 +204,7 @@ async def test_a_mutation_without_an_answer_is_a_doubt() -> None:
 # A doubt stays, whatever is done.
 
 
-async def assert_in_doubt(box: World, fake: Fake) -> None:
+async def assert_in_doubt(box: TimedBox, fake: Fake) -> None:
     assert await stopped(box, "file") == DOUBT
     assert (await box.statuses("flow", "in"), fake.calls) == ({"a": "reserved", "b": "pending"}, ["add a"])
     workflow = await box.keep.workflow("flow")
@@ -331,7 +331,7 @@ async def test_parameters_of_a_read_that_do_not_fit_are_named_and_nothing_is_ask
 # What may pass is tried again.
 
 
-async def times(box: World, handler: str) -> list[int]:
+async def times(box: TimedBox, handler: str) -> list[int]:
     """When the runs of a handler began, in seconds."""
     return [(run.created_at - START) // SECOND for run in await box.runs("flow", handler)]
 
@@ -362,7 +362,7 @@ async def test_a_failure_that_may_pass_is_tried_again_later_and_later_for_a_day_
             await box.advance(1)
             assert len(fake.calls) == before + 1
         assert await stopped(box, handler) == LATER
-        await box.advance(DAY - 150 * SECOND)
+        await box.leap(DAY - 150 * SECOND)
         assert await times(box, handler) == [0, 10, 30, 70, 150, DAY // SECOND]
         assert await stopped(box, handler) == Stop("paused:approval", "transient", "error")
         workflow = await box.keep.workflow("flow")

@@ -6,7 +6,7 @@ from keep_actors import Backoff, Policy, Reason, Rejected
 from keep_actors.connectors import Transient
 from keep_storage.model import ItemState
 from tests.runtime.fakes import Fake, raises
-from tests.runtime.world import DAY, World, script, world
+from tests.runtime.world import DAY, TimedBox, script, world
 
 pytestmark = pytest.mark.anyio
 
@@ -20,12 +20,12 @@ THREE = """
 """
 
 
-async def deployed(box: World, body: str = THREE) -> None:
+async def deployed(box: TimedBox, body: str = THREE) -> None:
     await box.keep.deploy(script(job=body), workflow="flow")
     await box.settle()
 
 
-async def states(box: World) -> dict[str, str]:
+async def states(box: TimedBox) -> dict[str, str]:
     return {each.item_id: f"{each.state} {each.attempt}" for each in await box.keep.items("flow")}
 
 

@@ -14,7 +14,7 @@ from keep_actors.kernel import VirtualTime
 from keep_storage import reads
 from keep_storage.model import Resolver, Run
 from tests.runtime.fakes import Fake, applies_and_raises, raises
-from tests.runtime.world import DAY, MINUTE, SECOND, START, World, by_hand, left_in, opened, script, world
+from tests.runtime.world import DAY, MINUTE, SECOND, START, TimedBox, by_hand, left_in, opened, script, world
 from tests.sandbox.world import needs_jail
 
 pytestmark = pytest.mark.anyio
@@ -27,7 +27,7 @@ def item(body: str, item_id: str = "7") -> str:
     return f'await c.withItem("{item_id}", "Invoice {item_id}", async () => {{ {body} }});'
 
 
-async def swept(box: World, body: str) -> Run:
+async def swept(box: TimedBox, body: str) -> Run:
     """The run of a job with this code: the first, or one more at once with a repaired script."""
     await box.keep.deploy(script(job=body), workflow="flow")
     await box.settle()

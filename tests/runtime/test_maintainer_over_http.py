@@ -15,7 +15,7 @@ from keep_actors.secret import Secret
 from keep_storage.model import FailureClass
 from tests.maintenance.world import Plan, a_server, an_answer, answers, completes, sends
 from tests.runtime.fakes import Fake
-from tests.runtime.world import MINUTE, World, script, world
+from tests.runtime.world import MINUTE, TimedBox, script, world
 
 pytestmark = pytest.mark.anyio
 
@@ -66,7 +66,7 @@ def _no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
 
 
-async def broken(box: World) -> None:
+async def broken(box: TimedBox) -> None:
     """A workflow that fails in `prepare`, and one beside it that does not."""
     await box.keep.deploy(NEIGHBOUR, grants=["fake.add"])
     await box.keep.deploy(BROKEN, grants=["fake.add"])
@@ -74,10 +74,10 @@ async def broken(box: World) -> None:
     await box.settle()
 
 
-async def assert_a_person_is_told(box: World, fake: Fake, words: str) -> None:
+async def assert_a_person_is_told(box: TimedBox, fake: Fake, words: str) -> None:
     """After the budget: once, in words, without the key. The neighbour has noticed nothing."""
     for _ in range(8):
-        await box.advance(15 * MINUTE)
+        await box.leap(15 * MINUTE)
     workflow = await box.keep.workflow("flow")
     assert (workflow.error_class, workflow.maintenance) == (FailureClass.LOGIC, True)
     assert f"{BUDGET} attempt(s)" in workflow.error
@@ -157,7 +157,7 @@ async def test_a_repair_that_reaches_by_a_computed_name_what_was_not_granted_is_
             [needs] = await box.keep.attention()
             assert (needs.kind, "'fake.put'" in needs.words) == ("error", True)
             for _ in range(8):
-                await box.advance(15 * MINUTE)
+                await box.leap(15 * MINUTE)
             assert (len(await box.runs("flow", "file")), fake.calls, len(server.asked)) == (2, [], 1)
 
 

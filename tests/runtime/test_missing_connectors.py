@@ -10,7 +10,7 @@ from keep_actors.kernel import VirtualTime
 from keep_actors.notices import Notice
 from tests.runtime.fakes import Fake, applies_and_raises
 from tests.runtime.pager import calm
-from tests.runtime.world import DAY, MINUTE, START, TAKE, World, script, world
+from tests.runtime.world import DAY, MINUTE, START, TAKE, TimedBox, script, world
 
 pytestmark = pytest.mark.anyio
 
@@ -31,7 +31,7 @@ class Post(Connector):
         return 1
 
 
-async def waits(box: World, workflow: str = "flow") -> str:
+async def waits(box: TimedBox, workflow: str = "flow") -> str:
     """What it waits for, and that it is nothing for a maintainer."""
     found = await box.keep.workflow(workflow)
     assert not found.maintenance

@@ -18,7 +18,7 @@ from keep_storage.model import FailureClass
 from tests.runtime.fakes import Fake, raises
 from tests.runtime.test_failures import retries
 from tests.runtime.test_repair_crashes import machine
-from tests.runtime.world import DAY, MINUTE, SECOND, TAKE, World, script, world
+from tests.runtime.world import DAY, MINUTE, SECOND, TAKE, TimedBox, script, world
 
 pytestmark = pytest.mark.anyio
 
@@ -49,18 +49,18 @@ class Tinker:
 WRONG: Mapping[str, str] = {"transient": READ, "logic": "null.x;"}
 """What goes wrong in a handler: a call that always fails, or the script."""
 
-Poke = Callable[[World], Awaitable[object]]
+Poke = Callable[[TimedBox], Awaitable[object]]
 
 
-async def nothing(box: World) -> None:
+async def nothing(box: TimedBox) -> None:
     await box.settle()
 
 
-async def publish_more(box: World) -> None:
+async def publish_more(box: TimedBox) -> None:
     await box.publish("flow", "in", f"more-{box.time.now()}")
 
 
-async def run_now(box: World) -> None:
+async def run_now(box: TimedBox) -> None:
     try:
         await box.keep.run_now("flow")
     except Rejected:
@@ -91,7 +91,7 @@ def failing(trigger: str, wrong: str) -> str:
             return script(producer=wrong, schedule=every_minute)
 
 
-async def failed(box: World, handler: str) -> int:
+async def failed(box: TimedBox, handler: str) -> int:
     """How many runs of the handler have failed, of all that there are."""
     runs, before = 0, None
     while page := await box.keep.runs("flow", limit=1000, before=before):
@@ -100,7 +100,7 @@ async def failed(box: World, handler: str) -> int:
     return runs
 
 
-async def go_on(box: World, poke: Poke, *steps_ms: int) -> None:
+async def go_on(box: TimedBox, poke: Poke, *steps_ms: int) -> None:
     for each in steps_ms:
         await poke(box)
         await box.advance(each)

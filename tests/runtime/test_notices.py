@@ -26,7 +26,7 @@ from keep_storage.errors import StorageUnavailable
 from keep_storage.model import DeliveryStatus, NoticeKind, Says
 from tests.runtime.fakes import Attempt, Fake, applies_and_raises
 from tests.runtime.pager import QUICK, Pager, Step, calm, fails, hangs, until
-from tests.runtime.world import MINUTE, SECOND, START, World, left_in, script, world
+from tests.runtime.world import MINUTE, SECOND, START, TimedBox, left_in, script, world
 
 pytestmark = pytest.mark.anyio
 
@@ -42,7 +42,7 @@ LOOKED = START + LOOK_EVERY_MS
 SECRET = "whsec_aHVzaC0wMTIzNDU2Nzg5YWJjZGVmMDEyMw=="
 
 
-async def asks(box: World, *message_ids: str, name: str = "flow") -> str:
+async def asks(box: TimedBox, *message_ids: str, name: str = "flow") -> str:
     """A workflow whose call waits for a person. The approval."""
     await box.keep.deploy(script(name=name, mutate=ADD), grants=ASKS)
     await box.publish(name, "in", *message_ids or ("customer-7",))
@@ -50,7 +50,7 @@ async def asks(box: World, *message_ids: str, name: str = "flow") -> str:
     return (await box.keep.approvals(name))[0].approval_id
 
 
-async def in_doubt(box: World, fake: Fake) -> str:
+async def in_doubt(box: TimedBox, fake: Fake) -> str:
     """A workflow with a call of which nobody can find out whether it happened. The mutation."""
     fake.plan("add", applies_and_raises(LOST))
     await box.keep.deploy(ADDS)

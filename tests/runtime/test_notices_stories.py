@@ -15,7 +15,7 @@ from keep_actors.policy import Backoff
 from keep_storage.model import Says
 from tests.runtime.fakes import Fake, applies_and_raises
 from tests.runtime.pager import Pager, until
-from tests.runtime.world import SECOND, START, World, script, world
+from tests.runtime.world import SECOND, START, TimedBox, script, world
 from tests.storage.world import contents
 
 pytestmark = pytest.mark.anyio
@@ -43,7 +43,7 @@ class Flaky(Pager):
 class Person:
     """Does one thing after the other to the workflows of a runtime."""
 
-    def __init__(self, box: World, fake: Fake, chance: random.Random) -> None:
+    def __init__(self, box: TimedBox, fake: Fake, chance: random.Random) -> None:
         self.box = box
         self.fake = fake
         self.chance = chance

@@ -13,7 +13,7 @@ from keep_actors.run.failures import Before, Failure, stop_for
 from keep_storage.model import FailureClass, RunStatus, Says
 from tests.runtime.fakes import Fake, Step, ok, raises
 from tests.runtime.pager import Pager, calm, until
-from tests.runtime.world import DAY, MINUTE, SECOND, START, TAKE, World, script, world
+from tests.runtime.world import DAY, MINUTE, SECOND, START, TAKE, TimedBox, script, world
 
 pytestmark = pytest.mark.anyio
 
@@ -46,7 +46,7 @@ class Service(Fake):
         return raises(Transient("503")) if self.is_down else ok
 
 
-async def passes(box: World, ms: int, step_ms: int = 5 * MINUTE) -> None:
+async def passes(box: TimedBox, ms: int, step_ms: int = 5 * MINUTE) -> None:
     """Let time pass in steps, and let happen in each what is due."""
     until = box.time.now() + ms
     while box.time.now() < until:
@@ -54,7 +54,7 @@ async def passes(box: World, ms: int, step_ms: int = 5 * MINUTE) -> None:
         await box.settle()
 
 
-async def begins(box: World, source: str) -> None:
+async def begins(box: TimedBox, source: str) -> None:
     await box.keep.deploy(source, workflow="flow")
     await box.publish("flow", "in", "a")
     await box.settle()
@@ -138,7 +138,7 @@ async def test_people_who_look_see_it_from_a_quarter_of_an_hour_on_with_why(minu
             assert "tried again by itself" in each.can_do
 
 
-async def told(box: World, pager: Pager) -> list[tuple[str, str, str]]:
+async def told(box: TimedBox, pager: Pager) -> list[tuple[str, str, str]]:
     await calm(box)
     return [(each.says, each.kind, each.about) for each in pager.got]
 
@@ -350,21 +350,21 @@ async def test_days_in_which_another_handler_stopped_the_workflow_are_no_outage_
         assert (await is_asked(box.keep), await kinds(box.keep)) == (False, [])
 
 
-async def skip(box: World) -> None:
+async def skip(box: TimedBox) -> None:
     await box.keep.skip_event("flow", "in", "a", by="alice")
 
 
-async def pause(box: World) -> None:
+async def pause(box: TimedBox) -> None:
     await box.keep.pause("flow")
 
 
-async def archive(box: World) -> None:
+async def archive(box: TimedBox) -> None:
     await box.keep.archive("flow")
 
 
 @pytest.mark.parametrize("act", [skip, pause, archive], ids=lambda each: each.__name__)
 async def test_what_is_not_tried_any_more_is_not_failing_and_people_are_told_so(
-    act: Callable[[World], Awaitable[None]],
+    act: Callable[[TimedBox], Awaitable[None]],
 ) -> None:
     time = VirtualTime(START)
     pager = Pager()

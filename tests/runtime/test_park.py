@@ -9,7 +9,7 @@ from keep_actors.policy import Backoff
 from keep_storage import invariants
 from keep_storage.model import MutationStatus, RunStatus
 from tests.runtime.fakes import Fake, applies_and_raises, raises
-from tests.runtime.world import MINUTE, TAKE, World, left_in, script, world
+from tests.runtime.world import MINUTE, TAKE, TimedBox, left_in, script, world
 
 pytestmark = pytest.mark.anyio
 
@@ -26,7 +26,7 @@ def filing(call: str, ordering: str = "") -> str:
     return plain.replace('subscribe: ["in"],', f'subscribe: ["in"], {ordering}')
 
 
-async def publish(box: World, **events: Any) -> None:
+async def publish(box: TimedBox, **events: Any) -> None:
     for message_id, customer in events.items():
         await box.publish("flow", "in", message_id, payload={"customer": {"id": customer}})
 

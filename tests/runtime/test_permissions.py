@@ -8,7 +8,7 @@ from keep_actors import DeployRefused, Grant, Keep, PermissionsNeeded, Rejected
 from keep_actors.testing import lose_the_answer
 from keep_storage.model import FailureClass
 from tests.runtime.fakes import Fake
-from tests.runtime.world import DAY, MINUTE, World, script, world
+from tests.runtime.world import DAY, MINUTE, TimedBox, script, world
 
 pytestmark = pytest.mark.anyio
 
@@ -65,7 +65,7 @@ async def test_declared_grants_what_is_named_and_nothing_else() -> None:
         assert [each.permission for each in await box.keep.grants("flow")] == ["fake.add", "fake.search"]
 
 
-async def blocked(box: World, fake: Fake) -> None:
+async def blocked(box: TimedBox, fake: Fake) -> None:
     await box.keep.deploy(HIDDEN, grants=[])
     await box.publish("flow", "in", "one")
     await box.settle()
@@ -178,7 +178,7 @@ TOLD = script(mutate="await c.fake.add({ text: prepared.data.id });", next_="ret
 """The same, and keeps what `next` is told."""
 
 
-async def asked(box: World, *message_ids: str, source: str = HIDDEN) -> str:
+async def asked(box: TimedBox, *message_ids: str, source: str = HIDDEN) -> str:
     """Deploy what asks first, and have it ask about one event, or the first of several."""
     await box.keep.deploy(source, grants=[Grant("fake.add", policy="ask")])
     await box.publish("flow", "in", *message_ids)
@@ -273,7 +273,7 @@ async def test_a_question_that_nobody_answers_is_asked_again_twice_and_then_the_
         for _ in range(2):
             await box.advance(7 * DAY - MINUTE)
             assert [each.approval_id for each in await box.keep.approvals()] == seen[-1:]
-            await box.advance(2 * MINUTE)
+            await box.leap(2 * MINUTE)
             [again] = await box.keep.approvals()
             assert (again.approval_id in seen, again.params) == (False, '{"text":"one"}')
             seen.append(again.approval_id)

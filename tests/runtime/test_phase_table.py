@@ -16,7 +16,7 @@ from keep_actors.run.gate import ALLOWED, Ask, ScriptPhase, refusal
 from keep_storage.limits import PEEK_DEFAULT
 from keep_storage.model import Run
 from tests.runtime.fakes import Fake, applies_and_raises
-from tests.runtime.world import DAY, SECOND, START, TAKE, World, script, world
+from tests.runtime.world import DAY, SECOND, START, TAKE, TimedBox, script, world
 
 pytestmark = pytest.mark.anyio
 
@@ -105,7 +105,7 @@ def asking(ask: str, stage: str) -> str:
             return script(job=f'await c.withItem("outer", "Outer", async () => {{ {body} }});')
 
 
-async def deployed(box: World, source: str, *events: str) -> Run:
+async def deployed(box: TimedBox, source: str, *events: str) -> Run:
     """The run that comes of this script and these events."""
     await box.keep.deploy(source)
     await box.publish("flow", "in", *events)

@@ -11,7 +11,7 @@ from keep_actors.kernel import VirtualTime
 from keep_actors.policy import Backoff
 from keep_storage.model import MutationStatus
 from tests.runtime.fakes import Attempt, Fake, applies_and_raises, raises
-from tests.runtime.world import MINUTE, SECOND, START, World, script, world
+from tests.runtime.world import MINUTE, SECOND, START, TimedBox, script, world
 
 pytestmark = pytest.mark.anyio
 
@@ -27,13 +27,13 @@ async def cannot_tell(_: Attempt) -> object:
     return Retry("the index lags")
 
 
-async def start(box: World, source: str = SCRIPT, *message_ids: str) -> None:
+async def start(box: TimedBox, source: str = SCRIPT, *message_ids: str) -> None:
     await box.keep.deploy(source)
     await box.publish("flow", "in", *(message_ids or ("one",)))
     await box.settle()
 
 
-async def status(box: World) -> MutationStatus:
+async def status(box: TimedBox) -> MutationStatus:
     return (await box.keep.outputs("flow"))[0].status
 
 
@@ -163,7 +163,7 @@ async def test_a_runtime_without_the_connector_cannot_tell_and_guesses_nothing(t
         assert await box.statuses("flow", "in") == {"one": "reserved"}
 
 
-async def unknown(box: World, fake: Fake, source: str = UNCHECKABLE) -> str:
+async def unknown(box: TimedBox, fake: Fake, source: str = UNCHECKABLE) -> str:
     fake.plan("add", applies_and_raises(LOST))
     await start(box, source)
     [output] = await box.keep.outputs("flow")

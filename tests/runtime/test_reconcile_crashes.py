@@ -21,7 +21,7 @@ from keep_storage import invariants
 from keep_storage.model import MutationStatus
 from tests.crash.life import Moment
 from tests.runtime.test_repair_crashes import machine
-from tests.runtime.world import DAY, MINUTE, START, World, left_in, script, world
+from tests.runtime.world import DAY, MINUTE, START, TimedBox, left_in, script, world
 
 pytestmark = pytest.mark.anyio
 
@@ -81,7 +81,7 @@ def policy(mode: Mode) -> Policy:
     return Policy(on_unknown=mode, reconcile=Backoff(first_ms=MINUTE, cap_ms=MINUTE, attempts_max=4, jitter=0))
 
 
-async def story(box: World, bank: Bank) -> None:
+async def story(box: TimedBox, bank: Bank) -> None:
     """An order is paid; who cannot find out is told by a person who can look."""
     if not await box.keep.workflows():
         await box.keep.deploy(SCRIPT, grants="all")
@@ -114,7 +114,7 @@ async def pictures_of(path: Path, mode: Mode, bank: Bank, time: VirtualTime) -> 
     return pictures
 
 
-async def assert_good(box: World, bank: Bank, words: str) -> None:
+async def assert_good(box: TimedBox, bank: Bank, words: str) -> None:
     counts = Counter(order for _, order in bank.payments)
     assert counts == {"one": 1}, words
     assert await box.statuses("flow", "in") == {"one": "consumed"}, words

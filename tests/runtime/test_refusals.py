@@ -12,7 +12,7 @@ from keep_storage import operations as ops
 from keep_storage.ids import Millis
 from keep_storage.transaction import Transaction
 from tests.runtime.fakes import Fake
-from tests.runtime.world import DAY, World, script, world
+from tests.runtime.world import DAY, TimedBox, script, world
 
 pytestmark = pytest.mark.anyio
 
@@ -55,7 +55,7 @@ def _no_actor_crashes(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
     assert [each.getMessage() for each in caplog.records if each.name == "keep_actors.kernel"] == []
 
 
-async def happens(box: World, source: str) -> None:
+async def happens(box: TimedBox, source: str) -> None:
     await box.keep.deploy(source)
     await box.publish("flow", "in", "a")
     await box.until_idle()

@@ -9,7 +9,7 @@ from keep_actors import Policy, Rejected
 from keep_actors.maintenance import Proposal, RepairFailed, RepairTask
 from keep_storage.model import FailureClass
 from tests.runtime.fakes import Fake
-from tests.runtime.world import MINUTE, World, script, world
+from tests.runtime.world import MINUTE, TimedBox, script, world
 
 pytestmark = pytest.mark.anyio
 
@@ -46,13 +46,13 @@ class Hanging:
         raise AssertionError(task)
 
 
-async def run_one(box: World, source: str = BROKEN) -> None:
+async def run_one(box: TimedBox, source: str = BROKEN) -> None:
     await box.keep.deploy(source)
     await box.publish("flow", "in", "one")
     await box.settle()
 
 
-async def pass_time(box: World, times: int = 10) -> None:
+async def pass_time(box: TimedBox, times: int = 10) -> None:
     for _ in range(times):
         await box.advance(15 * MINUTE)
 

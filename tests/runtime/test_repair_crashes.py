@@ -39,7 +39,7 @@ from tests.runtime.test_actor_crashes import (
     calm,
 )
 from tests.runtime.test_actor_crashes import Crash as Struck
-from tests.runtime.world import MINUTE, START, World, left_in, script, world
+from tests.runtime.world import MINUTE, START, TimedBox, left_in, script, world
 
 pytestmark = pytest.mark.anyio
 
@@ -116,11 +116,11 @@ class Mender:
         return Proposal(MENDED, "safe")
 
 
-async def known(box: World) -> Workflow | None:
+async def known(box: TimedBox) -> Workflow | None:
     return next((each for each in await box.keep.workflows() if each.name == "flow"), None)
 
 
-async def told(box: World, source: str, grant: Grant) -> None:
+async def told(box: TimedBox, source: str, grant: Grant) -> None:
     """A person says once more what may not have been heard: a script that is there is not deployed again."""
     if await known(box) is None:
         await box.keep.deploy(source, grants=[grant])
@@ -128,12 +128,12 @@ async def told(box: World, source: str, grant: Grant) -> None:
     await box.settle()
 
 
-async def repair_story(box: World) -> None:
+async def repair_story(box: TimedBox) -> None:
     """`next` throws after its mutation; the maintainer mends it."""
     await told(box, BROKEN, Grant("fake.add"))
 
 
-async def approval_story(box: World) -> None:
+async def approval_story(box: TimedBox) -> None:
     """A call waits for a person, who allows it."""
     await told(box, MENDED, Grant("fake.add", policy="ask"))
     for question in await box.keep.approvals():
@@ -141,7 +141,7 @@ async def approval_story(box: World) -> None:
     await box.settle()
 
 
-Story = Callable[[World], Awaitable[None]]
+Story = Callable[[TimedBox], Awaitable[None]]
 STORIES: Mapping[str, Story] = {"a repair": repair_story, "an approval": approval_story}
 
 
@@ -157,7 +157,7 @@ class Ending:
     source: str
 
     @classmethod
-    async def of(cls, box: World, fake: Fake) -> "Ending":
+    async def of(cls, box: TimedBox, fake: Fake) -> "Ending":
         workflow = await box.keep.workflow("flow")
         said: list[Event] = await box.keep.events("flow", "out")
         [source, *_] = [
@@ -183,7 +183,7 @@ GOOD = Ending(
 )
 
 
-async def settle_doubts(box: World, fake: Fake) -> int:
+async def settle_doubts(box: TimedBox, fake: Fake) -> int:
     """A person who can look outside says what became of each call that nobody knows about."""
     doubts = [each for each in await box.keep.outputs("flow") if each.status is MutationStatus.INDETERMINATE]
     for doubt in doubts:
@@ -278,7 +278,7 @@ async def test_whenever_the_process_is_killed_the_story_ends_in_the_same_way(nam
     assert doubts == 2
 
 
-async def assert_it_waits(box: World, fake: Fake, calls: list[str]) -> None:
+async def assert_it_waits(box: TimedBox, fake: Fake, calls: list[str]) -> None:
     """Nobody knows: nothing is sent, nothing is repaired, and a person is asked."""
     await box.advance(MINUTE)
     assert fake.calls == calls

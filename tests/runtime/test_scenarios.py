@@ -21,7 +21,7 @@ from keep_storage.model import JournalEntry, MutationStatus, Run, Session, Sessi
 from keep_storage.sqlite import open_reader
 from keep_storage.transaction import Queries
 from tests.runtime.fakes import Fake, raises
-from tests.runtime.world import MINUTE, START, World, world
+from tests.runtime.world import MINUTE, START, TimedBox, world
 
 pytestmark = pytest.mark.anyio
 
@@ -88,7 +88,7 @@ def returned(run: Run) -> Any:
     return json.loads(run.output_state or "null")
 
 
-async def sessions_of(box: World, path: Path, workflow: str = "flow") -> list[Session]:
+async def sessions_of(box: TimedBox, path: Path, workflow: str = "flow") -> list[Session]:
     """Oldest first."""
     workflow_id = (await box.keep.workflow(workflow)).id
     with looking(path) as q:
@@ -549,7 +549,7 @@ TWO_PRODUCERS = flow(
 )
 
 
-async def starts(box: World, handler: str) -> list[int]:
+async def starts(box: TimedBox, handler: str) -> list[int]:
     """When a handler ran, in milliseconds since the start of the world."""
     return [run.created_at - START for run in await box.runs("flow", handler)]
 
@@ -559,7 +559,7 @@ async def test_producers_run_at_deploy_and_then_by_their_interval_or_the_default
         await box.keep.deploy(TWO_PRODUCERS)
         await box.settle()
         for _ in range(12):
-            await box.advance(10 * MINUTE)
+            await box.leap(10 * MINUTE)
         # An interval is counted from the end of a run: what the clock jumped over is not made up for.
         assert await starts(box, "plain") == [0, 30 * MINUTE, 60 * MINUTE, 90 * MINUTE, 120 * MINUTE]
         assert await starts(box, "hourly") == [0, HOUR, 2 * HOUR]
@@ -663,7 +663,7 @@ async def test_several_workflows_work_side_by_side_on_one_file(tmp_path: Path) -
             assert len(reads.workflows(q)) == 5
 
 
-async def until_consumed(box: World, names: list[str]) -> None:
+async def until_consumed(box: TimedBox, names: list[str]) -> None:
     """Wait until nothing is pending in the topic `in` of these."""
     for name in names:
         async with aclosing(box.keep.watch(name, after=0)) as entries:
@@ -675,7 +675,7 @@ async def until_consumed(box: World, names: list[str]) -> None:
 # Deploying.
 
 
-async def versions(box: World, path: Path) -> list[str]:
+async def versions(box: TimedBox, path: Path) -> list[str]:
     workflow_id = (await box.keep.workflow("flow")).id
     with looking(path) as q:
         return [f"{each.major}.{each.minor}" for each in reversed(reads.versions(q, workflow_id))]
@@ -756,7 +756,7 @@ async def test_a_deploy_waits_for_the_run_that_is_under_way_which_ends_under_the
         assert fake.calls == ["put a", "add b"]
 
 
-async def refused(box: World, script: str, **options: Any) -> list[tuple[Code, str]]:
+async def refused(box: TimedBox, script: str, **options: Any) -> list[tuple[Code, str]]:
     with pytest.raises(DeployRefused) as caught:
         await box.keep.deploy(script, **options)
     error = caught.value
@@ -924,7 +924,7 @@ async def test_watching_shows_what_happens_from_now_on_and_everything_after_a_nu
         assert tail == whole[3:]
 
 
-async def first_entries(box: World, workflow: str | None, after: int, *, until: str) -> list[JournalEntry]:
+async def first_entries(box: TimedBox, workflow: str | None, after: int, *, until: str) -> list[JournalEntry]:
     found: list[JournalEntry] = []
     async with aclosing(box.keep.watch(workflow, after=after)) as entries:
         async for entry in entries:
@@ -1046,7 +1046,7 @@ async def test_everything_is_there_again_after_the_file_is_closed_and_opened(tmp
         await keep.pause("flow")
 
 
-async def everything(box: World) -> dict[str, Any]:
+async def everything(box: TimedBox) -> dict[str, Any]:
     """All that a person can see."""
     seen: dict[str, Any] = {"workflows": await box.keep.workflows(), "journal": []}
     for name in ("flow", "pairs"):

@@ -8,7 +8,7 @@ from keep_actors import Policy
 from keep_storage import reads
 from tests.runtime.fakes import Fake
 from tests.runtime.pager import Pager, calm
-from tests.runtime.world import DAY, MINUTE, World, left_in, script, world
+from tests.runtime.world import DAY, MINUTE, TimedBox, left_in, script, world
 
 pytestmark = pytest.mark.anyio
 
@@ -79,7 +79,7 @@ async def test_a_skip_meanwhile_is_no_excuse_for_a_script_that_takes_what_is_fin
 # Pending for long.
 
 
-async def stale(box: World) -> list[tuple[str, str | None]]:
+async def stale(box: TimedBox) -> list[tuple[str, str | None]]:
     return [(each.workflow, each.about) for each in await box.keep.attention() if each.kind == "stale"]
 
 

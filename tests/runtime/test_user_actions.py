@@ -11,7 +11,7 @@ from keep_actors import Reason, Rejected
 from keep_actors.connectors import AuthRequired, InvalidCall, Transient, Uncertain
 from keep_storage.model import RunStatus
 from tests.runtime.fakes import Fake, Hang, Step, applies_and_raises, raises
-from tests.runtime.world import DAY, START, TAKE, World, script, world
+from tests.runtime.world import DAY, START, TAKE, TimedBox, script, world
 
 pytestmark = pytest.mark.anyio
 
@@ -31,7 +31,7 @@ def flow(words: str = "") -> str:
 class Stage:
     """A workflow, and the call outside that its run waits for, if it does."""
 
-    def __init__(self, box: World, fake: Fake) -> None:
+    def __init__(self, box: TimedBox, fake: Fake) -> None:
         self.box = box
         self.keep = box.keep
         self.fake = fake

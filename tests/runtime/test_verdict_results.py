@@ -9,7 +9,7 @@ from keep_actors import Policy, Reason, Rejected, ResultRefused
 from keep_actors.host.fault_points import Point
 from keep_storage.model import JournalEntry
 from tests.runtime.fakes import Fake, applies_and_raises
-from tests.runtime.world import World, script, world
+from tests.runtime.world import TimedBox, script, world
 
 pytestmark = pytest.mark.anyio
 
@@ -18,7 +18,7 @@ SCRIPT = script(mutate="await c.fake.add({ text: prepared.data.id });", next_="r
 SEEN, READ_WRONG = {"id": "add_1", "text": "one"}, {"id": "add_9", "text": "one"}
 
 
-async def doubted(box: World, fake: Fake, source: str = SCRIPT) -> str:
+async def doubted(box: TimedBox, fake: Fake, source: str = SCRIPT) -> str:
     """A call of which nobody knows whether it happened."""
     fake.plan("add", applies_and_raises(LOST))
     await box.keep.deploy(source)
@@ -28,7 +28,7 @@ async def doubted(box: World, fake: Fake, source: str = SCRIPT) -> str:
     return asked.mutation_id
 
 
-async def state(box: World) -> str | None:
+async def state(box: TimedBox) -> str | None:
     return (await box.keep.runs("flow"))[0].output_state
 
 
@@ -99,7 +99,7 @@ async def test_a_result_that_nothing_has_used_is_amended_and_next_is_given_the_r
         assert used.value.reason is Reason.RESULT_ALREADY_USED
 
 
-async def amendment(box: World, run_id: str) -> JournalEntry:
+async def amendment(box: TimedBox, run_id: str) -> JournalEntry:
     explained = await box.keep.explain(run_id)
     return next(each for each in explained.journal if each.operation == "amend_result")
 
@@ -122,7 +122,7 @@ async def test_a_result_that_next_is_running_with_is_not_changed_under_its_feet(
     fake, refused, mutation_id = Fake(), list[Rejected](), ""
     async with anyio.create_task_group() as tasks:
 
-        async def amend(box: World) -> None:
+        async def amend(box: TimedBox) -> None:
             with pytest.raises(Rejected) as caught:
                 await box.keep.amend(mutation_id, result=READ_WRONG, by="bob")
             refused.append(caught.value)

@@ -9,7 +9,7 @@ from keep_actors import DeployRefused, Grant, PermissionsNeeded, Policy, Rejecte
 from keep_sandbox.declaration import Code
 from keep_storage.errors import Reason
 from tests.runtime.fakes import Fake
-from tests.runtime.world import World, script, world
+from tests.runtime.world import TimedBox, script, world
 
 pytestmark = pytest.mark.anyio
 
@@ -19,7 +19,7 @@ THEIRS = script(mutate='await c.fake.add({ text: "for the attacker" });')
 OPENLY = THEIRS.replace("c.fake", "ctx.fake")
 
 
-async def refused(box: World, source: str, **options: Any) -> tuple[Code, str]:
+async def refused(box: TimedBox, source: str, **options: Any) -> tuple[Code, str]:
     """Why a script is not deployed. Nothing has changed then."""
     before = [await box.keep.workflows(), *[await box.keep.versions(each.id) for each in await box.keep.workflows()]]
     with pytest.raises(DeployRefused) as refusal:
@@ -30,7 +30,7 @@ async def refused(box: World, source: str, **options: Any) -> tuple[Code, str]:
     return problem.code, f"{problem.message}. {problem.hint}"
 
 
-async def versions(box: World) -> list[tuple[str, str]]:
+async def versions(box: TimedBox) -> list[tuple[str, str]]:
     """The number and the author of each version, oldest first."""
     return [(f"{each.major}.{each.minor}", each.author) for each in reversed(await box.keep.versions("flow"))]
 
@@ -190,7 +190,7 @@ async def test_an_author_has_a_name_that_can_be_seen(author: str) -> None:
 # To whom the workflow belongs.
 
 
-async def owner(box: World) -> str:
+async def owner(box: TimedBox) -> str:
     return (await box.keep.workflow("flow")).owner
 
 

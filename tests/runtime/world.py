@@ -80,28 +80,27 @@ def by_hand(path: str | Path) -> Iterator[ExecutionModelManager]:
         yield ExecutionModelManager(store)
 
 
-class World(Box):
-    """A box on virtual time, whose clock goes forward in one step: what it jumps over is not made up for."""
+class TimedBox(Box):
+    """A box whose time a test moves."""
 
     time: VirtualTime
 
-    async def advance(self, ms: float = 0, **spans: float) -> None:
-        """Let time pass, in one step, and what is due happen."""
-        assert not spans, "these tests count in milliseconds"
-        self.time.advance(round(ms))
+    async def leap(self, ms: int) -> None:
+        """Let time pass in one step: what it leaps over is late, and not made up for."""
+        self.time.advance(ms)
         await self.settle()
 
 
 @asynccontextmanager
 async def world(
     *connectors: Connector, path: str | Path | None = None, time: VirtualTime | None = None, **options: Any
-) -> AsyncIterator[World]:
+) -> AsyncIterator[TimedBox]:
     """A runtime for the block."""
-    async with World.open(*connectors, path=path, time=time, **options) as box:
+    async with TimedBox.open(*connectors, path=path, time=time, **options) as box:
         yield box
 
 
-class Opened(World):
+class Opened(TimedBox):
     """The words of a box, for a runtime that was made elsewhere."""
 
     def __init__(self, keep: Keep, time: VirtualTime) -> None:
@@ -111,6 +110,10 @@ class Opened(World):
     @property
     def keep(self) -> Keep:
         return self._opened
+
+    async def advance(self, ms: float = 0, **_: float) -> None:
+        """Leap. Its threads are real: only the runtime knows when they are done."""
+        await self.leap(round(ms))
 
 
 @asynccontextmanager

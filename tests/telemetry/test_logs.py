@@ -17,7 +17,7 @@ from keep_actors.maintenance import Proposal, RepairFailed, RepairTask
 from keep_actors.secret import Secret
 from keep_actors.telemetry import json_handler
 from tests.runtime.fakes import Fake, applies_and_raises
-from tests.runtime.world import MINUTE, World, script, world
+from tests.runtime.world import MINUTE, TimedBox, script, world
 
 pytestmark = pytest.mark.anyio
 
@@ -87,7 +87,7 @@ class Chatty(Connector):
         return ""
 
 
-async def one(box: World, source: str, name: str = "flow", **options: Any) -> None:
+async def one(box: TimedBox, source: str, name: str = "flow", **options: Any) -> None:
     await box.keep.deploy(source, **options)
     await box.publish(name, "in", f"one-{PRIVATE}", payload=PRIVATE)
     await box.settle()

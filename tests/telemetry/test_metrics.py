@@ -16,7 +16,7 @@ from keep_actors.telemetry import NO_TELEMETRY, Guarded, NoTelemetry, Prometheus
 from keep_actors.telemetry.names import ATTENTION, CRASHED, CUT_OFF, METRICS, SPANS
 from tests.runtime.fakes import Fake, applies_and_raises, ok, raises
 from tests.runtime.pager import Pager
-from tests.runtime.world import World, script, world
+from tests.runtime.world import TimedBox, script, world
 
 pytestmark = pytest.mark.anyio
 
@@ -95,7 +95,7 @@ class _BrokenSpan:
         raise RuntimeError("at the end")
 
 
-async def a_day(box: World) -> None:
+async def a_day(box: TimedBox) -> None:
     """Two commits of a consumer, one uncertain mutation, one producer."""
     await box.keep.deploy(FLOW)
     await box.publish("flow", "in", "one", "two", "three")

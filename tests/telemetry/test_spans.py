@@ -16,7 +16,7 @@ from keep_actors.connectors import AuthRequired, Uncertain
 from keep_actors.maintenance import Proposal, RepairTask
 from keep_actors.telemetry import OpenTelemetry
 from tests.runtime.fakes import Attempt, Fake, applies_and_raises, raises
-from tests.runtime.world import TAKE, World, script, world
+from tests.runtime.world import TAKE, TimedBox, script, world
 
 pytestmark = pytest.mark.anyio
 
@@ -68,7 +68,7 @@ def seen() -> Seen:
     return Seen()
 
 
-async def one(box: World, source: str) -> None:
+async def one(box: TimedBox, source: str) -> None:
     await box.keep.deploy(source, workflow="flow")
     await box.publish("flow", "in", f"one-{PRIVATE}", payload=PRIVATE)
     await box.settle()
