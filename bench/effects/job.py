@@ -8,7 +8,6 @@ import signal
 import threading
 import time
 from enum import StrEnum
-from pathlib import Path
 from typing import Final, NamedTuple, NoReturn
 
 ORDER: Final = "order-7"
@@ -54,23 +53,3 @@ def die() -> NoReturn:
 def _die_after(seconds: float) -> None:
     time.sleep(seconds)
     die()
-
-
-class PaymentFile:
-    """The payment service. It does not deduplicate requests."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-
-    def pay(self, order: str, key: str) -> None:
-        """Append a line for the effect, and sync it."""
-        file = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
-        try:
-            os.write(file, f"{order} {key}\n".encode())
-            os.fsync(file)
-        finally:
-            os.close(file)
-
-    def payments(self) -> list[str]:
-        """All effects so far."""
-        return self._path.read_text("utf-8").splitlines() if self._path.exists() else []
