@@ -4,7 +4,8 @@ import argparse
 import importlib
 import sys
 from collections.abc import Sequence
-from typing import Final, NamedTuple, Protocol
+from pathlib import Path
+from typing import Any, Final, NamedTuple, Protocol
 
 from bench.report import Report
 
@@ -24,13 +25,17 @@ BENCHMARKS: Final = {
     "effects": Benchmark(
         "a process killed around an external call: how often it happened, beside DBOS", "bench.effects"
     ),
+    "peers": Benchmark(
+        "the same unit of work on DBOS and Restate: units/s, CPU, memory; with --crash: effects after a kill",
+        "bench.peers.comparison",
+    ),
 }
 
 
 class Runs(Protocol):
     """The interface of a benchmark's module."""
 
-    def run(self, report: Report, *, quick: bool) -> None: ...
+    def run(self, report: Report, *, quick: bool, **more: Any) -> None: ...
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -38,6 +43,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("name", nargs="?", help="the benchmark; leave it out for the list")
     parser.add_argument("--quick", action="store_true", help="smaller and noisier, in less than 40 seconds")
     parser.add_argument("--json", action="store_true", help="one JSON object per line")
+    parser.add_argument("--crash", action="store_true", help="peers only: kill each system, and count effects")
+    parser.add_argument("--environments", type=Path, metavar="DIR", help="peers only: the folder of their packages")
     chosen = parser.parse_args(arguments)
     if chosen.name is None:
         print(listing())
@@ -46,10 +53,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if benchmark is None:
         print(f"There is no benchmark {chosen.name!r}.\n{listing()}", file=sys.stderr)
         return 2
+    more = {"crash_table": chosen.crash, "environments": chosen.environments}
+    if chosen.name != "peers" and any(more.values()):
+        parser.error("--crash and --environments are options of `peers`")
     # Imported when needed: the peers of the other benchmarks may not be installed.
     module: Runs = importlib.import_module(benchmark.module)
     report = Report(chosen.name, as_json=chosen.json)
-    module.run(report, quick=chosen.quick)
+    module.run(report, quick=chosen.quick, **(more if chosen.name == "peers" else {}))
     report.end()
     return 0 if report.kept else 1
 

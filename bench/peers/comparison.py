@@ -1,0 +1,84 @@
+"""Compare the same unit of work on keep-actors and its peers: `python -m bench peers`, and with `--crash` after a kill."""
+
+import sysconfig
+import tempfile
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from bench import machine
+from bench.peers import crash, throughput
+from bench.peers.environments import folder_of_cache
+from bench.peers.systems import CANDIDATES, available
+from bench.peers.throughput import Bench, Crowd
+from bench.report import Column, Report, Value
+
+MEASURES: Final = (
+    "a unit of work: three durable steps, the second of which makes one external call. The call appends a line, not "
+    "synced, to a file outside, and all effects are counted",
+    "keep-actors: an event is published, then `prepare`, `mutate` and `next`; the default sandbox; as many workflows as "
+    "units in flight, each with a script of its own",
+    "DBOS: a workflow with three steps; SQLite in WAL mode and one executor thread (the fastest of 1, 2, 4, 16 and no "
+    "limit), or a PostgreSQL server with its default settings",
+    "Restate: a handler with three `ctx.run`; the server with its default settings, one process with the Python SDK, "
+    "and a client with one connection per unit in flight",
+    "a closed loop: a unit begins when another one ends. Acceptance of a unit, durable in all of them, is in its time",
+    "CPU and memory (PSS) of all processes of the system and its client; foreign cores: the CPU that all other "
+    "processes of the machine used meanwhile",
+    "with --crash: all units are accepted, all processes of the system are killed with SIGKILL after so many effects, "
+    "and started again: effects that repeat an earlier one, units without one, seconds from the restart until the "
+    "system says that all are done. In keep-actors the connector can be asked whether a call happened, 2 s after it",
+)
+LEAVES_OUT: Final = (
+    "isolation: only keep-actors runs each unit's code as an untrusted script in a jailed process; the others run "
+    "trusted Python",
+    "services that refuse a second request with the same key: with them, no system here has a second effect",
+    "syncs of the peers, which this harness cannot count; several machines; power loss",
+    "Absurd has no driver here; Temporal's server is a package of neither pip nor npm",
+)
+
+SYSTEMS: Final = CANDIDATES
+
+
+class Size(NamedTuple):
+    """The sizes of a run."""
+
+    crowds: tuple[Crowd, ...]
+    repeats: int
+    accepted: int
+    kills: tuple[int, ...]
+
+
+FULL: Final = Size((Crowd(1, 200), Crowd(100, 1_000), Crowd(1_000, 2_000)), 3, accepted=1_000, kills=(300, 800))
+QUICK: Final = Size((Crowd(1, 20), Crowd(100, 100), Crowd(300, 300)), 1, accepted=100, kills=(30, 80))
+
+
+def run(report: Report, *, quick: bool, crash_table: bool = False, environments: Path | None = None) -> None:
+    size = QUICK if quick else FULL
+    with tempfile.TemporaryDirectory() as name:
+        facts: dict[str, Value] = {
+            "machine": machine.describe(),
+            "python_with_pgo": "yes" if has_pgo() else "no",
+            "files_in": str(Path(name).parent),
+            "fsync_us": machine.fsync_us(Path(name)),
+        }
+        report.about(MEASURES, LEAVES_OUT, facts)
+        report.progress("environments")
+        systems, skipped = available(SYSTEMS, environments or folder_of_cache())
+        if skipped:
+            table = report.table(
+                "skipped", "Skipped", (Column("system", "system", width=16), Column("reason", "reason"))
+            )
+            for each in skipped:
+                table.row(system=each.name, reason=each.reason)
+        prepared = Path(name) / "prepared"
+        prepared.mkdir()
+        bench = Bench(prepared)
+        if crash_table:
+            crash.compare(report, systems, size.accepted, size.kills, crash.kill_and_restart(bench))
+        else:
+            throughput.compare(report, systems, size.crowds, size.repeats, bench.measure)
+
+
+def has_pgo() -> bool:
+    """True if this Python was built with profile-guided optimization."""
+    return "--enable-optimizations" in (sysconfig.get_config_var("CONFIG_ARGS") or "")

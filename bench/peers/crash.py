@@ -1,0 +1,97 @@
+"""Units that are accepted, a SIGKILL of all processes of the system, a restart: effects that happened twice, or never."""
+
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Final, NamedTuple
+
+from bench.peers.driving import Failed, driving
+from bench.peers.systems import System
+from bench.peers.throughput import Bench, Crowd
+from bench.peers.unit import Plan, Task
+from bench.report import Column, Report
+
+OURS: Final = "keep-actors"
+_LOOK_S: Final = 0.002
+_STALLED_S: Final = 120
+
+COLUMNS: Final = (
+    Column("system", "system", width=16),
+    Column("units", "units"),
+    Column("kill_after", "kill after"),
+    Column("effects_at_kill", "effects at the kill"),
+    Column("twice", "twice"),
+    Column("lost", "lost"),
+    Column("asked", "asked"),
+    Column("seconds", "done after s", 1),
+)
+
+
+class Accident(NamedTuple):
+    """The result of one kill and one restart."""
+
+    effects_at_kill: int
+    twice: int
+    """Effects that repeat an earlier one."""
+    lost: int
+    """Units without an effect, when the system says that all are done."""
+    asked: int
+    """Questions to a person."""
+    seconds: float
+    """From the restart until the system says that all are done."""
+
+
+Story = Callable[[System, int, int], Accident]
+
+
+def audit(payments: Sequence[str], units: int) -> tuple[int, int]:
+    """The effects that happened again, and the units without one."""
+    counts = Counter(line.split()[0] for line in payments)
+    return sum(counts.values()) - len(counts), units - len(counts)
+
+
+def compare(report: Report, systems: Sequence[System], units: int, kills: Sequence[int], story: Story) -> None:
+    """Report a row per system and kill. A broken promise of keep-actors becomes the exit code."""
+    table = report.table("crash", "Killed with SIGKILL and started again", COLUMNS)
+    ours: list[Accident] = []
+    for kill_after in kills:
+        for system in systems:
+            report.progress(f"{system.name}, killed after {kill_after:,} effects of {units:,}")
+            accident = story(system, units, kill_after)
+            ours += [accident] if system.name == OURS else []
+            table.row(system=system.name, units=units, kill_after=kill_after, **accident._asdict())
+    twice, lost = sum(each.twice for each in ours), sum(each.lost - each.asked for each in ours)
+    report.promise("crash", f"keep-actors: effects that happened twice, {len(ours)} kills: none", twice, kept=not twice)
+    report.promise("crash", f"keep-actors: lost units, {len(ours)} kills: none", lost, kept=lost <= 0)
+
+
+def kill_and_restart(bench: Bench) -> Story:
+    """The real story: one workflow per unit."""
+
+    def story(system: System, units: int, kill_after: int) -> Accident:
+        with bench.files(system, Crowd(units, units)) as folder:
+            plan = Plan(Task.ACCEPT, str(folder), units, units)
+            with driving(system, plan) as driver:
+                driver.said()
+                _await(plan, kill_after)
+                driver.kill()
+            effects = len(plan.outside.payments())
+            started = time.monotonic()
+            with driving(system, plan._replace(task=Task.FINISH)) as driver:
+                said = driver.said()
+                seconds = time.monotonic() - started
+                driver.end()
+            twice, lost = audit(plan.outside.payments(), units)
+        return Accident(effects, twice, lost, said["asked"], seconds)
+
+    return story
+
+
+def _await(plan: Plan, effects: int) -> None:
+    """Wait until so many effects have happened."""
+    until, seen = time.monotonic() + _STALLED_S, 0
+    while seen < effects:
+        if time.monotonic() > until:
+            raise Failed(f"only {seen} effects happened in {_STALLED_S} seconds")
+        time.sleep(_LOOK_S)
+        seen = len(plan.outside.payments())
