@@ -1,1 +1,1 @@
-"""The same unit of work on keep-actors and on its peers. This package's `__init__` imports nothing: drivers need that."""
+"""The same unit of work on keep-actors and on its peers. Imports nothing here: drivers cannot import the harness."""

@@ -1,4 +1,4 @@
-"""Compare the same unit of work on keep-actors and its peers: `python -m bench peers`, and with `--crash` after a kill."""
+"""Compare the same unit of work on keep-actors and its peers: `python -m bench peers [--crash]`."""
 
 import sysconfig
 import tempfile
@@ -7,18 +7,20 @@ from typing import Final, NamedTuple
 
 from bench import machine
 from bench.peers import crash, throughput
+from bench.peers import systems as known
 from bench.peers.environments import folder_of_cache
-from bench.peers.systems import CANDIDATES, available
+from bench.peers.systems import Candidate, available
 from bench.peers.throughput import Bench, Crowd
 from bench.report import Column, Report, Value
 
 MEASURES: Final = (
     "a unit of work: three durable steps, the second of which makes one external call. The call appends a line, not "
     "synced, to a file outside, and all effects are counted",
-    "keep-actors: an event is published, then `prepare`, `mutate` and `next`; the default sandbox; as many workflows as "
-    "units in flight, each with a script of its own",
+    "keep-actors: an event is published, then `prepare`, `mutate` and `next`; the default sandbox; as many workflows "
+    "as units in flight, each with a script of its own",
     "DBOS: a workflow with three steps; SQLite in WAL mode and one executor thread (the fastest of 1, 2, 4, 16 and no "
-    "limit), or a PostgreSQL server with its default settings",
+    "limit), or a PostgreSQL server with its default settings and 16 threads; with --crash also SQLite without a limit "
+    "of threads, which is its default",
     "Restate: a handler with three `ctx.run`; the server with its default settings, one process with the Python SDK, "
     "and a client with one connection per unit in flight",
     "a closed loop: a unit begins when another one ends. Acceptance of a unit, durable in all of them, is in its time",
@@ -36,8 +38,6 @@ LEAVES_OUT: Final = (
     "Absurd has no driver here; Temporal's server is a package of neither pip nor npm",
 )
 
-SYSTEMS: Final = CANDIDATES
-
 
 class Size(NamedTuple):
     """The sizes of a run."""
@@ -45,11 +45,29 @@ class Size(NamedTuple):
     crowds: tuple[Crowd, ...]
     repeats: int
     accepted: int
+    """Units of each story of a crash."""
     kills: tuple[int, ...]
+    """The numbers of effects after which a system is killed, each in a story of its own."""
+    compared: tuple[Candidate, ...]
+    compared_after_a_crash: tuple[Candidate, ...]
 
 
-FULL: Final = Size((Crowd(1, 200), Crowd(100, 1_000), Crowd(1_000, 2_000)), 3, accepted=1_000, kills=(300, 800))
-QUICK: Final = Size((Crowd(1, 20), Crowd(100, 100), Crowd(300, 300)), 1, accepted=100, kills=(30, 80))
+FULL: Final = Size(
+    crowds=(Crowd(1, 200), Crowd(100, 1_000), Crowd(1_000, 2_000)),
+    repeats=3,
+    accepted=1_000,
+    kills=(300, 800),
+    compared=known.FULL,
+    compared_after_a_crash=known.CRASH,
+)
+QUICK: Final = Size(
+    crowds=(Crowd(1, 10), Crowd(100, 100)),
+    repeats=1,
+    accepted=100,
+    kills=(50,),
+    compared=known.QUICK,
+    compared_after_a_crash=known.QUICK,
+)
 
 
 def run(report: Report, *, quick: bool, crash_table: bool = False, environments: Path | None = None) -> None:
@@ -63,7 +81,9 @@ def run(report: Report, *, quick: bool, crash_table: bool = False, environments:
         }
         report.about(MEASURES, LEAVES_OUT, facts)
         report.progress("environments")
-        systems, skipped = available(SYSTEMS, environments or folder_of_cache())
+        systems, skipped = available(
+            size.compared_after_a_crash if crash_table else size.compared, environments or folder_of_cache()
+        )
         if skipped:
             table = report.table(
                 "skipped", "Skipped", (Column("system", "system", width=16), Column("reason", "reason"))

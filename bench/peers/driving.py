@@ -61,7 +61,8 @@ class Driver:
 def driving(system: System, plan: Plan) -> Iterator[Driver]:
     """Start the driver of a system. At the end of the block no process of it is left."""
     words = Path(plan.folder) / "stderr.txt"
-    command = [str(system.python), "-m", system.driver, plan._replace(program=system.program).text()]
+    plan = plan._replace(program=system.program, setting=system.setting)
+    command = [str(system.python), "-m", system.driver, plan.text()]
     pipe = subprocess.PIPE
     with (
         words.open("ab") as errors,

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from bench.peers.environments import Packages, Unavailable, environment, python_of
+from bench.peers.unit import NO_LIMIT
 
 POSTGRES: Final = Path("/usr/lib/postgresql")
 
@@ -18,6 +19,7 @@ class System(NamedTuple):
     python: Path
     driver: str
     program: str = ""
+    setting: str = ""
     prepares: bool = False
     """True if something is prepared once for all measurements with the same number in flight."""
 
@@ -63,12 +65,14 @@ def _dbos_postgres(environments: Path) -> System:
     return system._replace(name="DBOS, PostgreSQL", program=str(programs[-1].parent))
 
 
-CANDIDATES: Final = (
-    Candidate("keep-actors", _keep),
-    Candidate("DBOS, SQLite", _dbos),
-    Candidate("Restate", _restate),
-    Candidate("DBOS, PostgreSQL", _dbos_postgres),
-)
+def _dbos_default(environments: Path) -> System:
+    return _dbos(environments)._replace(name="DBOS, default", setting=NO_LIMIT)
+
+
+QUICK: Final = (Candidate("keep-actors", _keep), Candidate("DBOS, SQLite", _dbos), Candidate("Restate", _restate))
+FULL: Final = (*QUICK, Candidate("DBOS, PostgreSQL", _dbos_postgres))
+CRASH: Final = (*FULL, Candidate("DBOS, default", _dbos_default))
+"""With DBOS on SQLite as it is by default: many threads, so many calls are open when it is killed."""
 
 
 def available(candidates: tuple[Candidate, ...], environments: Path) -> tuple[list[System], list[Skipped]]:

@@ -14,6 +14,8 @@ from typing import Any, Final, NamedTuple, Self
 from bench.outside import Outside
 
 ANSWER: Final = "paid"
+NO_LIMIT: Final = "no limit of threads"
+"""The setting of DBOS with its own default."""
 
 
 class Task(StrEnum):
@@ -38,6 +40,8 @@ class Plan(NamedTuple):
     units: int
     program: str = ""
     """The path of a server's program, for a system that has one."""
+    setting: str = ""
+    """A setting of the system that is not the usual one here."""
 
     @classmethod
     def parse(cls, text: str) -> Self:

@@ -22,18 +22,17 @@ def running(programs: str, folder: Path) -> Iterator[str]:
     if not data.exists():
         data.mkdir()
         _owned(data)
-        subprocess.run(_command(programs, "initdb", "-D", str(data), "-A", "trust", "-U", USER), check=True, **_QUIET)
+        make = _command(programs, "initdb", "-D", str(data), "-A", "trust", "-U", USER)
+        subprocess.run(make, check=True, capture_output=True)
     (data / "postmaster.pid").unlink(missing_ok=True)  # of a killed server; the port is in use if it still runs
     options = ("-h", "127.0.0.1", "-p", str(port), "-k", "")
-    with subprocess.Popen(_command(programs, "postgres", "-D", str(data), *options), **_QUIET) as server:
+    serve, nowhere = _command(programs, "postgres", "-D", str(data), *options), subprocess.DEVNULL
+    with subprocess.Popen(serve, stdin=nowhere, stdout=nowhere, stderr=nowhere) as server:
         try:
             _await(programs, port)
             yield f"postgresql://{USER}@127.0.0.1:{port}/postgres"
         finally:
             server.terminate()
-
-
-_QUIET: Final = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
 
 
 def _owned(data: Path) -> None:

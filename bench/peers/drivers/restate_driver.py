@@ -22,6 +22,8 @@ from bench.peers.unit import Plan, Stopwatch, Task, say, told
 SERVICE: Final = "Orders"
 _START_S: Final = 60
 _CONNECTIONS_TO_ACCEPT: Final = 32
+_ASK_S: Final = 0.2
+_SURE: Final = 2
 
 
 class Ports(NamedTuple):
@@ -93,11 +95,11 @@ def running(plan: Plan, ports: Ports) -> Iterator[None]:
         "DO_NOT_TRACK": "1",
     }
     service = [sys.executable, "-m", "bench.peers.drivers.restate_service", plan.text(), str(ports.service)]
+    server = [plan.program, "--no-logo"]
     with (folder / "restate.log").open("ab") as log:
-        quiet = {"stdin": subprocess.DEVNULL, "stdout": log, "stderr": log}
         children = [
-            subprocess.Popen([plan.program, "--no-logo"], env={**os.environ, **settings}, **quiet),
-            subprocess.Popen(service, **quiet),
+            subprocess.Popen(command, env={**os.environ, **settings}, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+            for command in (server, service)
         ]
         try:
             yield
@@ -123,8 +125,7 @@ async def live(plan: Plan) -> None:
                 say(accepted=plan.units)
                 await asyncio.to_thread(sys.stdin.readline)
             case Task.FINISH:
-                while await _open_units(ports):
-                    await asyncio.sleep(0.1)
+                await _all_done(ports)
                 say(done=True, asked=0)
             case Task.PREPARE:
                 raise AssertionError("nothing is prepared for Restate")
@@ -179,6 +180,14 @@ async def _accept(plan: Plan, ports: Ports) -> None:
             await connection.post(f"/{SERVICE}/paid/send", f"order-{order}")
 
     await asyncio.gather(*(send(number) for number in range(_CONNECTIONS_TO_ACCEPT)))
+
+
+async def _all_done(ports: Ports) -> None:
+    """Ask until there are no open units, twice in a row: a partition may not have been loaded at the first time."""
+    times = 0
+    while times < _SURE:
+        times = 0 if await _open_units(ports) else times + 1
+        await asyncio.sleep(_ASK_S)
 
 
 async def _open_units(ports: Ports) -> int:

@@ -25,7 +25,8 @@ async def main(plan: Plan, port: int) -> None:
             return ANSWER
 
         answer = await ctx.run_typed("pay", pay)
-        return await ctx.run_typed("note", unit.note, answer=answer)
+        noted: dict[str, str] = await ctx.run_typed("note", unit.note, answer=answer)
+        return noted
 
     config = Config()
     config.bind = [f"127.0.0.1:{port}"]
