@@ -1,6 +1,8 @@
 """The machine of a measurement: its disk, its memory, and fair timing."""
 
+import datetime
 import gc
+import importlib.metadata
 import mmap
 import os
 import platform
@@ -19,6 +21,22 @@ _FSYNC_BYTES: Final = 32 * 1024
 def describe() -> str:
     implementation = f"{platform.python_implementation()} {platform.python_version()}"
     return f"{implementation}, {platform.system()} {platform.machine()}, {os.cpu_count()} CPUs"
+
+
+def facts() -> dict[str, str | float]:
+    """Everything that the caption of a figure needs: the machine, the versions, the date, and the load before."""
+    versions = {name: importlib.metadata.version(name) for name in ("keep-actors", "apsw", "wasmtime")}
+    return {
+        "machine": describe(),
+        "versions": ", ".join(f"{name} {version}" for name, version in versions.items()),
+        "date": datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M UTC"),
+        "load": load(),
+    }
+
+
+def load() -> float:
+    """The load of the last minute: processes that run or want to. 0 if the system does not tell."""
+    return os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
 
 
 def fsync_us(folder: Path) -> float:

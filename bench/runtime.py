@@ -103,7 +103,7 @@ def run(report: Report, *, quick: bool) -> None:
     crowds = QUICK if quick else FULL
     with tempfile.TemporaryDirectory() as folder:
         facts: dict[str, Value] = {
-            "machine": machine.describe(),
+            **machine.facts(),
             "files_in": str(Path(folder).parent),
             "fsync_us": machine.fsync_us(Path(folder)),
         }
@@ -265,8 +265,13 @@ def measure(prepared: Path, mode: Mode, crowd: Crowd) -> Result:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "keep.db"
         shutil.copyfile(prepared, path)
-        with machine.own_garbage_only(), counted_syncs() as syncs, metered() as meter:
-            return anyio.run(_measure, path, mode, crowd, syncs, meter)
+        return process(path, mode, crowd)
+
+
+def process(path: Path, mode: Mode, crowd: Crowd) -> Result:
+    """Let a runtime process all pending events of a file, which are those of the crowd."""
+    with machine.own_garbage_only(), counted_syncs() as syncs, metered() as meter:
+        return anyio.run(_measure, path, mode, crowd, syncs, meter)
 
 
 async def _measure(path: Path, mode: Mode, crowd: Crowd, syncs: "CountingVfs", meter: "Meter") -> Result:

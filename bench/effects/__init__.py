@@ -82,7 +82,7 @@ class Stories(NamedTuple):
 def run(report: Report, *, quick: bool) -> None:
     size, sandbox, rng = QUICK if quick else FULL, _sandbox(), random.Random(SEED)
     facts: dict[str, Value] = {
-        "machine": machine.describe(),
+        **machine.facts(),
         "sandbox": sandbox,
         "dbos": importlib.metadata.version("dbos"),
         "seed": SEED,
