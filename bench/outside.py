@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 
 
-class Outside:
+class PaymentFile:
     """The payment service. It does not deduplicate requests."""
 
     def __init__(self, path: Path, *, synced: bool = True) -> None:

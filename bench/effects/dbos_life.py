@@ -17,7 +17,7 @@ from dbos import DBOS, DBOSConfig, SetWorkflowID, WorkflowHandle
 from dbos._sys_db import SystemDatabase
 
 from bench.effects.job import ANSWER, LATENCY_S, ORDER, Kill, Moment
-from bench.outside import Outside
+from bench.outside import PaymentFile
 
 STEP: Final = "pay"
 
@@ -31,7 +31,7 @@ class Plan(msgspec.Struct, frozen=True):
     after_s: float | None = None
 
 
-def registered(outside: Outside, kill: Kill) -> Callable[[str], str]:
+def registered(outside: PaymentFile, kill: Kill) -> Callable[[str], str]:
     """The job on DBOS. DBOS records nothing before a step, so that moment does not exist."""
 
     @DBOS.step(name=STEP)
@@ -77,7 +77,7 @@ def live(plan: Plan) -> None:
     }
     with patch.object(SystemDatabase, "record_operation_result", recording(kill)):
         DBOS(config=config)
-        order_paid = registered(Outside(folder / "outside.txt"), kill)
+        order_paid = registered(PaymentFile(folder / "outside.txt"), kill)
         DBOS.launch()
         if plan.publish:
             with SetWorkflowID(ORDER):

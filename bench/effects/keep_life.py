@@ -16,7 +16,7 @@ import msgspec
 
 import keep_actors
 from bench.effects.job import ANSWER, LATENCY_S, ORDER, Kill, Moment
-from bench.outside import Outside
+from bench.outside import PaymentFile
 from keep_actors import Backoff, Connector, Keep, MutationCall, Policy, mutation
 from keep_actors.connectors import Applied, NotApplied
 from keep_actors.host.fault_points import Point
@@ -45,12 +45,12 @@ class Plan(msgspec.Struct, frozen=True):
     after_s: float | None = None
 
 
-class Bank(Connector):
+class PaymentConnector(Connector):
     """Two ways to pay: the outcome of one can be checked later, that of the other cannot."""
 
     name = "bank"
 
-    def __init__(self, outside: Outside, kill: Kill) -> None:
+    def __init__(self, outside: PaymentFile, kill: Kill) -> None:
         self._outside = outside
         self._kill = kill
 
@@ -123,7 +123,7 @@ export default Keep.workflow({{
 
 async def live(plan: Plan) -> None:
     folder, kill = Path(plan.folder), Kill(plan.moment, plan.after_s)
-    bank = Bank(Outside(folder / "outside.txt"), kill)
+    bank = PaymentConnector(PaymentFile(folder / "outside.txt"), kill)
     async with keep_actors.open(
         folder / "keep.db", connectors=[bank], policy=POLICY, sandbox=plan.sandbox, faults=KillAt(kill)
     ) as keep:

@@ -17,7 +17,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from bench.effects.job import Kill, Moment
-from bench.outside import Outside
+from bench.outside import PaymentFile
 from keep_actors.sandbox_pool.pool import PoolMode
 from keep_storage import reads
 from keep_storage.doctor import examine
@@ -52,7 +52,7 @@ def keep_story(can_check: bool, sandbox: PoolMode) -> Story:
 
     def story(kill: Kill) -> Audit:
         with tempfile.TemporaryDirectory() as name:
-            folder, outside = Path(name), Outside(Path(name) / "outside.txt")
+            folder, outside = Path(name), PaymentFile(Path(name) / "outside.txt")
             plan = {"folder": name, "can_check": can_check, "sandbox": sandbox}
             _dies("bench.effects.keep_life", plan, kill)
             _struck(kill, _keep_record(folder), KEEP_RECORDS)
@@ -76,7 +76,7 @@ def keep_story(can_check: bool, sandbox: PoolMode) -> Story:
 def dbos_story(kill: Kill) -> Audit:
     """The same with DBOS, which is launched again and recovers."""
     with tempfile.TemporaryDirectory() as name:
-        outside = Outside(Path(name) / "outside.txt")
+        outside = PaymentFile(Path(name) / "outside.txt")
         plan = {"folder": name}
         _dies("bench.effects.dbos_life", plan, kill)
         _struck(kill, _dbos_record(Path(name)), DBOS_RECORDS)

@@ -11,7 +11,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, Final, NamedTuple, Self
 
-from bench.outside import Outside
+from bench.outside import PaymentFile
 
 ANSWER: Final = "paid"
 NO_LIMIT: Final = "no limit of threads"
@@ -52,9 +52,9 @@ class Plan(NamedTuple):
         return json.dumps(self._asdict())
 
     @property
-    def outside(self) -> Outside:
+    def outside(self) -> PaymentFile:
         """The service that is paid. A line need not survive a loss of power, so it is not synced."""
-        return Outside(Path(self.folder) / "outside.txt", synced=False)
+        return PaymentFile(Path(self.folder) / "outside.txt", synced=False)
 
 
 def prepare(order: str) -> dict[str, str]:

@@ -17,8 +17,8 @@ MEASURES: Final = (
     "history: finished events and runs of all workflows in the file, each with its reservation, call and journal; "
     "files are measured in turns, and grow by what is measured",
     "recovery: every workflow had an unfinished run, one in three with a call in flight that its connector knows "
-    "to have happened. Settled: the runtime is open, and the state of every such run is durable. First work: the first commit of "
-    "a run. All done: every event was worked through",
+    "to have happened. Settled: the runtime is open, and the state of every such run is durable. First work: the first "
+    "commit of a run. All done: every event was worked through",
     "memory: the resident memory of the host process, less that with few workflows. Active: inside a call",
     "a slow service: throughput beside the same work with a service that answers at once",
     "fairness: the wait of a workflow is from the open runtime to the end of its first run",

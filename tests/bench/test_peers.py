@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from bench.__main__ import main
-from bench.outside import Outside
+from bench.outside import PaymentFile
 from bench.peers import comparison, crash, environments, processes, systems, throughput
 from bench.peers.crash import Accident
 from bench.peers.drivers import keep_driver
@@ -203,7 +203,7 @@ def test_a_driver_that_fails_is_told_with_its_words(tmp_path: Path) -> None:
 
 
 def test_units_without_effects_are_not_a_measurement(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Outside, "payments", lambda _: ["order-0 key"])
+    monkeypatch.setattr(PaymentFile, "payments", lambda _: ["order-0 key"])
     (tmp_path / "prepared").mkdir()
     with pytest.raises(Failed, match="1 effects in 2 units"):
         Bench(tmp_path / "prepared").measure(OURS.ready(tmp_path), Crowd(1, 2))

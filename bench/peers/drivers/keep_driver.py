@@ -29,7 +29,7 @@ _TOGETHER: Final = 50
 _PATIENCE_S: Final = 0.02
 
 
-class Bank(Connector):
+class PaymentConnector(Connector):
     """Pays, and can tell later whether it has paid."""
 
     name = "bank"
@@ -94,7 +94,7 @@ class Ends:
 async def live(plan: Plan, syncs: CountingVfs) -> None:
     ends = Ends()
     database = Path(plan.folder) / "keep.db"
-    async with keep_actors.open(database, connectors=[Bank(plan)], policy=POLICY, faults=ends) as keep:
+    async with keep_actors.open(database, connectors=[PaymentConnector(plan)], policy=POLICY, faults=ends) as keep:
         match plan.task:
             case Task.PREPARE:
                 await _deploy(keep, plan.in_flight)
