@@ -4,7 +4,6 @@ Whenever the process ends, and whoever finds out in the end, the effect exists o
 pending again while it may exist.
 """
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,13 +11,14 @@ from typing import Literal
 
 import pytest
 
-from keep_actors import Connector, MutationCall, Policy, mutation
+from keep_actors import Policy
 from keep_actors.api.verdicts import PersonVerdict
-from keep_actors.connectors import Applied, NotApplied, Retry
 from keep_actors.kernel import VirtualTime
 from keep_actors.policy import Backoff
+from keep_actors.testing import Asked, Effect, Fake, cannot_tell, lose_the_answer, lose_the_request, ok
 from keep_storage import invariants
 from keep_storage.model import MutationStatus
+from tests.bank import fake_bank, payees
 from tests.crash.life import Moment
 from tests.runtime.test_repair_crashes import machine
 from tests.runtime.world import DAY, MINUTE, START, TimedBox, left_in, script, world
@@ -29,37 +29,23 @@ Mode = Literal["pause", "park"]
 MODES: Sequence[Mode] = ("pause", "park")
 
 SCRIPT = script(
-    mutate="await c.bank.pay({ order: prepared.data.id });",
+    mutate="await c.bank.pay({ to: prepared.data.id });",
     next_='if (prepared.data) await c.publish("out", { messageId: prepared.data.id, title: result.status });',
 )
 
 
-class Bank(Connector):
-    """Its answers get lost. Whether a payment was made can be found out at the third look, or never."""
-
-    name = "bank"
-
-    def __init__(self, payments: Sequence[tuple[str, str]] = (), *, blind: bool, loses: bool) -> None:
-        self.payments = list(payments)
-        self._blind_checks = 10**6 if blind else 2
-        self._loses = loses
-
-    @mutation
-    async def pay(self, order: str, call: MutationCall) -> str:
-        """Pay, perhaps, and lose the answer."""
-        if not self._loses:
-            self.payments.append((call.idempotency_key, order))
-        # Once. What is tried again after it was known not to have happened, happens.
-        self._loses = False
-        raise ConnectionError("the line is dead")
-
-    @pay.reconcile
-    async def find(self, call: MutationCall) -> Applied | NotApplied | Retry:
-        self._blind_checks -= 1
-        if self._blind_checks >= 0:
-            return Retry("the index lags")
-        made = call.idempotency_key in [key for key, _ in self.payments]
-        return Applied(call.params["order"]) if made else NotApplied()
+def forgetful_bank(payments: Sequence[Effect] = (), *, blind: bool, loses: bool = False) -> Fake:
+    """Its answers get lost, once the request. A payment can be found at the third look, or never."""
+    bank = fake_bank()
+    for payment in payments:
+        bank.world.happen(payment)
+        bank.world.asked.append(Asked(payment.method, payment.params, payment.key))
+    if loses:
+        bank.plan("pay", lose_the_request)
+    if not blind:
+        bank.plan("pay reconcile", cannot_tell, cannot_tell, *[ok] * 10)
+    bank.otherwise = {"pay": lose_the_answer, "pay reconcile": cannot_tell}.__getitem__
+    return bank
 
 
 @dataclass(frozen=True)
@@ -68,7 +54,7 @@ class Picture:
 
     words: str
     files: dict[str, bytes]
-    payments: list[tuple[str, str]]
+    payments: list[Effect]
 
     def restore(self, folder: Path) -> Path:
         folder.mkdir()
@@ -81,7 +67,7 @@ def policy(mode: Mode) -> Policy:
     return Policy(on_unknown=mode, reconcile=Backoff(first_ms=MINUTE, cap_ms=MINUTE, attempts_max=4, jitter=0))
 
 
-async def story(box: TimedBox, bank: Bank) -> None:
+async def story(box: TimedBox, bank: Fake) -> None:
     """An order is paid; who cannot find out is told by a person who can look."""
     if not await box.keep.workflows():
         await box.keep.deploy(SCRIPT, grants="all")
@@ -92,20 +78,20 @@ async def story(box: TimedBox, bank: Bank) -> None:
         questions = await box.keep.unknowns()
         for question in questions:
             assert question.status is MutationStatus.INDETERMINATE, "after so many checks a person is asked"
-            made = bool(bank.payments)
+            made = bool(bank.world.effects)
             verdict: PersonVerdict = "happened" if made else "did_not_happen"
             await box.keep.resolve(question.mutation_id, verdict, by="ann", result="one" if made else None)
         if not questions:
             return
 
 
-async def pictures_of(path: Path, mode: Mode, bank: Bank, time: VirtualTime) -> list[Picture]:
+async def pictures_of(path: Path, mode: Mode, bank: Fake, time: VirtualTime) -> list[Picture]:
     """Tell the story in a life that is not disturbed, with a picture around every commit."""
     pictures: list[Picture] = []
 
     def watch(moment: Moment, commit: int) -> None:
         files = {name: path.with_name(name).read_bytes() for name in ("keep.db", "keep.db-wal")}
-        pictures.append(Picture(f"{moment.value} commit {commit}", files, list(bank.payments)))
+        pictures.append(Picture(f"{moment.value} commit {commit}", files, list(bank.world.effects)))
 
     async with machine(bank, path=path, policy=policy(mode), time=time) as box:
         box.files.watch = watch
@@ -114,9 +100,8 @@ async def pictures_of(path: Path, mode: Mode, bank: Bank, time: VirtualTime) -> 
     return pictures
 
 
-async def assert_good(box: TimedBox, bank: Bank, words: str) -> None:
-    counts = Counter(order for _, order in bank.payments)
-    assert counts == {"one": 1}, words
+async def assert_good(box: TimedBox, bank: Fake, words: str) -> None:
+    assert payees(bank) == ["one"], words
     assert await box.statuses("flow", "in") == {"one": "consumed"}, words
     assert [each.title for each in await box.keep.events("flow", "out")] == ["applied"], words
     assert await box.keep.attention() == [], words
@@ -130,7 +115,7 @@ async def assert_good(box: TimedBox, bank: Bank, words: str) -> None:
 async def test_whenever_the_process_is_killed_the_payment_is_made_once(
     mode: Mode, blind: bool, loses: bool, tmp_path: Path, anyio_backend_name: str
 ) -> None:
-    bank = Bank(blind=blind, loses=loses)
+    bank = forgetful_bank(blind=blind, loses=loses)
     pictures = await pictures_of(tmp_path / "keep.db", mode, bank, VirtualTime(START))
     assert len(pictures) >= 16, "the doubt, the checks, the pause, the outcome and the rest are a commit each"
     # What is in the file does not depend on the event loop: all of them on one, and every fourth on the other.
@@ -138,7 +123,7 @@ async def test_whenever_the_process_is_killed_the_payment_is_made_once(
         path = picture.restore(tmp_path / str(number))
         with left_in(path) as q:
             assert invariants.check(q, deep=True) == [], picture.words
-        again = Bank(picture.payments, blind=blind, loses=False)
+        again = forgetful_bank(picture.payments, blind=blind)
         async with world(again, path=path, policy=policy(mode), time=VirtualTime(START + DAY)) as box:
             await box.settle()
             if picture.payments and await box.keep.workflows():

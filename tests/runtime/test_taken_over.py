@@ -5,26 +5,14 @@ from typing import ClassVar, Literal, TypeAlias
 
 import pytest
 
-from keep_actors import Connector, MutationCall, mutation
 from keep_actors.maintenance import Proposal, RepairTask
 from keep_actors.sandbox_pool import SandboxPool
+from tests.bank import fake_bank, payees
 from tests.runtime.world import TAKE, opened, script
 from tests.sandbox import compromised
 from tests.sandbox.world import needs_jail
 
 pytestmark = pytest.mark.anyio
-
-
-class Bank(Connector):
-    name = "bank"
-
-    def __init__(self) -> None:
-        self.paid: list[str] = []
-
-    @mutation
-    async def pay(self, to: str, call: MutationCall) -> str:
-        self.paid.append(to)
-        return call.idempotency_key
 
 
 # The producer of version 1, which was granted nothing, takes its worker over. From then on that worker has every
@@ -51,7 +39,7 @@ async def test_a_worker_that_a_version_took_over_has_no_part_in_the_next_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.syspath_prepend(compromised.install(tmp_path))
-    bank = Bank()
+    bank = fake_bank()
     async with opened(bank, sandbox="jailed", sharing="none", grants="explicit") as box:
         await box.keep.deploy(SCRIPT, grants=[])
         await box.keep.wait_idle()
@@ -59,7 +47,7 @@ async def test_a_worker_that_a_version_took_over_has_no_part_in_the_next_one(
         await box.keep.deploy(SCRIPT, major=True, grants=["bank.pay"], workflow="flow")
         await box.publish("flow", "in", "one")
         await box.keep.wait_idle()
-    assert bank.paid == ["friend"]
+    assert payees(bank) == ["friend"]
 
 
 class Watched(SandboxPool):

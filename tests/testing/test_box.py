@@ -6,12 +6,10 @@ import anyio
 import pytest
 from anyio.lowlevel import checkpoint
 
-from keep_actors import Connector, MutationCall, mutation, read
-from keep_actors.connectors import Applied, NotApplied, Retry
+from keep_actors.connectors import NotApplied
 from keep_actors.kernel import VirtualTime
 from keep_actors.testing import (
     Box,
-    Fake,
     Point,
     Step,
     auth,
@@ -26,43 +24,18 @@ from keep_actors.testing import (
 from keep_actors.testing.fixtures import OpenBox
 from keep_actors.workflow.messages import Advance, Do, Ended, Tick
 from keep_storage.operations import PauseWorkflow
+from tests.bank import fake_bank
 from tests.runtime.world import script
 
 pytestmark = pytest.mark.anyio
-
-
-class Bank(Connector):
-    """A connector that must never be called in a test: what it does is real."""
-
-    name = "bank"
-
-    @read
-    async def balance(self, account: str) -> int:
-        raise AssertionError(f"the real one was called: {account}")
-
-    @mutation
-    async def wire(self, to: str) -> str:
-        raise AssertionError(f"the real one was called: {to}")
-
-    @mutation
-    async def pay(self, to: str) -> str:
-        raise AssertionError(f"the real one was called: {to}")
-
-    @pay.reconcile
-    async def paid(self, call: MutationCall) -> Applied | NotApplied | Retry:
-        raise AssertionError(f"the real one was called: {call}")
 
 
 PAYS = script(mutate="await c.bank.pay({ to: prepared.data.id });", next_="return { last: result.result };")
 WIRES = script(mutate="await c.bank.wire({ to: prepared.data.id });")
 
 
-def bank() -> Fake:
-    return Fake(Bank, answers={"pay": lambda params: f"paid {params['to']}", "wire": "wired", "balance": 12})
-
-
 async def test_a_fake_has_the_methods_of_the_real_one_and_does_nothing_real() -> None:
-    async with Box.open(bank()) as box:
+    async with Box.open(fake_bank()) as box:
         await box.deploy(PAYS)
         await box.publish("flow", "in", "ann", "bob")
         await box.until_idle()
@@ -86,7 +59,7 @@ async def test_a_fake_has_the_methods_of_the_real_one_and_does_nothing_real() ->
     ],
 )
 async def test_each_step_of_a_plan_does_what_it_says(step: Step, status: str, happened: int) -> None:
-    fake = bank()
+    fake = fake_bank()
     fake.plan("wire", step)
     async with Box.open(fake) as box:
         await box.deploy(WIRES)
@@ -97,7 +70,7 @@ async def test_each_step_of_a_plan_does_what_it_says(step: Step, status: str, ha
 
 
 async def test_a_late_commit_happens_when_its_time_has_come() -> None:
-    fake = bank()
+    fake = fake_bank()
     fake.plan("wire", late_commit(5_000))
     async with Box.open(fake) as box:
         await box.deploy(WIRES)
@@ -111,7 +84,7 @@ async def test_a_late_commit_happens_when_its_time_has_come() -> None:
 
 
 async def test_a_reconciler_looks_into_the_world_unless_there_is_a_plan() -> None:
-    fake = bank()
+    fake = fake_bank()
     fake.plan("pay", lose_the_answer, lose_the_request)
     fake.plan("pay reconcile", cannot_tell)
     async with Box.open(fake) as box:
@@ -128,7 +101,7 @@ async def test_a_reconciler_looks_into_the_world_unless_there_is_a_plan() -> Non
 
 
 async def test_what_is_on_its_way_does_not_arrive_sooner_because_the_clock_is_set() -> None:
-    fake, time = bank(), VirtualTime()
+    fake, time = fake_bank(), VirtualTime()
     fake.plan("pay", late_commit(30_000))
     async with Box.open(fake, time=time) as box:
         await box.deploy(PAYS)
@@ -142,7 +115,7 @@ async def test_what_is_on_its_way_does_not_arrive_sooner_because_the_clock_is_se
 
 
 async def test_a_reconciler_can_be_made_to_lie() -> None:
-    fake = bank()
+    fake = fake_bank()
     fake.plan("pay", lose_the_answer)
     fake.plan("pay reconcile", *[says(NotApplied())] * 2)
     async with Box.open(fake) as box:
@@ -157,7 +130,7 @@ async def test_a_reconciler_can_be_made_to_lie() -> None:
 async def test_a_crash_around_the_call_is_settled_by_the_next_process(
     point: Point, in_a_file: bool, tmp_path: Path
 ) -> None:
-    async with Box.open(bank(), path=tmp_path / "keep.db" if in_a_file else None) as box:
+    async with Box.open(fake_bank(), path=tmp_path / "keep.db" if in_a_file else None) as box:
         await box.deploy(PAYS)
         box.crash_at(point)
         await box.publish("flow", "in", "ann")
@@ -172,7 +145,7 @@ async def test_a_crash_around_the_call_is_settled_by_the_next_process(
 
 @pytest.mark.parametrize("point", list(Point))
 async def test_a_box_can_crash_at_every_point(point: Point) -> None:
-    fake = bank()
+    fake = fake_bank()
     fake.plan("pay", lose_the_answer)
     async with Box.open(fake) as box:
         await box.deploy(PAYS)
@@ -188,7 +161,7 @@ async def test_a_box_can_crash_at_every_point(point: Point) -> None:
 
 
 async def test_waiting_for_a_crash_that_does_not_come_is_a_failure_and_not_a_wait_for_ever() -> None:
-    async with Box.open(bank()) as box:
+    async with Box.open(fake_bank()) as box:
         await box.deploy(PAYS)
         box.crash_at(Point.CHECK)
         with pytest.raises(AssertionError, match=r"has not come to .*call\.check"):
@@ -196,7 +169,7 @@ async def test_waiting_for_a_crash_that_does_not_come_is_a_failure_and_not_a_wai
 
 
 async def test_nothing_happens_after_a_crash() -> None:
-    fake = bank()
+    fake = fake_bank()
     async with Box.open(fake) as box:
         hangs = fake.hang("pay")
         await box.deploy(PAYS)
@@ -211,7 +184,7 @@ async def test_nothing_happens_after_a_crash() -> None:
 
 
 async def test_a_frozen_workflow_takes_one_message_at_a_time() -> None:
-    async with Box.open(bank()) as box:
+    async with Box.open(fake_bank()) as box:
         await box.deploy(PAYS)
         flow = await box.id_of("flow")
         await box.keep.pause("flow")
@@ -227,7 +200,7 @@ async def test_a_frozen_workflow_takes_one_message_at_a_time() -> None:
 
 
 async def test_the_steps_of_a_run_can_be_taken_one_by_one() -> None:
-    async with Box.open(bank()) as box:
+    async with Box.open(fake_bank()) as box:
         await box.deploy(PAYS)
         await box.keep.pause("flow")
         await box.publish("flow", "in", "ann")
@@ -242,18 +215,18 @@ async def test_the_steps_of_a_run_can_be_taken_one_by_one() -> None:
 
 
 async def test_the_fixture_opens_a_box(keep_box: OpenBox) -> None:
-    async with keep_box(bank()) as box:
+    async with keep_box(fake_bank()) as box:
         await box.deploy(PAYS)
         assert [each.name for each in await box.keep.workflows()] == ["flow"]
 
 
 async def test_a_plan_for_what_is_not_there_is_refused_with_what_is() -> None:
     with pytest.raises(ValueError, match=r"no 'wire reconcile'.*balance, wire, pay"):
-        bank().plan("wire reconcile", cannot_tell)
+        fake_bank().plan("wire reconcile", cannot_tell)
 
 
 async def test_an_assertion_about_the_world_shows_the_world() -> None:
-    async with Box.open(bank()) as box:
+    async with Box.open(fake_bank()) as box:
         await box.deploy(PAYS)
         await box.publish("flow", "in", "ann")
         await box.until_idle()
