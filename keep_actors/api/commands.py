@@ -1,10 +1,11 @@
 """Every action of a person, and every question to a running runtime: one declaration each.
 
-A declaration has the fields with their words, the type of the answer, and what it needs. `Keep` has a method of the
-same name and fields; the control socket and the command line are derived from the declaration. Loads no runtime and no
-connector.
+A declaration has the fields with their words, the type of the answer, and the right and the runtime that it needs.
+`Keep` has a method of the same name and fields; the control socket and the command line are derived from the
+declaration. Loads no runtime and no connector.
 """
 
+from enum import StrEnum
 from typing import Annotated, Any, ClassVar, Final, Generic, Literal, TypeVar, get_args
 
 import msgspec
@@ -61,9 +62,27 @@ class Answered(msgspec.Struct, frozen=True):
     """By approval, why its answer did not count: another was first, or it has expired."""
 
 
+class Right(StrEnum):
+    """What a person must be allowed to do for a command: for a console that gives people different rights.
+
+    The control socket asks for none of them: its user may do everything.
+    """
+
+    READ = "read"
+    OPERATE = "operate"
+    """Pause, run, stop and end workflows; publish and skip what they work on."""
+    ANSWER = "answer"
+    """Decide about recorded calls: may they be made, and did they happen."""
+    DEPLOY = "deploy"
+    """Choose the script that runs."""
+    GRANT = "grant"
+    """Give and take permissions; a deployment that grants some needs this too."""
+
+
 class Command(msgspec.Struct, Generic[T_co], frozen=True, kw_only=True, tag_field="do", forbid_unknown_fields=True):
     """An action or a question, answered with a `T`. Its tag is the name of the method of `Keep` that carries it out."""
 
+    right: ClassVar[Right]
     needs_runtime: ClassVar[bool] = True
     """False: it may be written into a file that no runtime owns."""
 
@@ -95,12 +114,14 @@ class StorageCommand(Command[T_co], Generic[T_co], frozen=True, kw_only=True):
 class WorkflowChange(StorageCommand[T_co], Generic[T_co], frozen=True, kw_only=True):
     """A change of one workflow."""
 
+    right = Right.OPERATE
     workflow: _WorkflowName
 
 
 class MutationChange(StorageCommand[T_co], Generic[T_co], frozen=True, kw_only=True):
     """A change of one recorded call that has, or gets, a result."""
 
+    right = Right.ANSWER
     mutation_id: Annotated[str, Meta(description="The recorded call.")]
     result: Annotated[Any, Meta(description="What the call returned.")] = None
     by: _By
@@ -117,6 +138,7 @@ class MutationChange(StorageCommand[T_co], Generic[T_co], frozen=True, kw_only=T
 class DeployScript(Command[Deployed], frozen=True, kw_only=True, tag="deploy"):
     """Check a script and make it the one that runs."""
 
+    right = Right.DEPLOY
     source: str
     workflow: Annotated[
         str | None, Meta(description="As a version of this one, by name or id; never as a new one.")
@@ -144,6 +166,7 @@ class Rollback(Command[Deployed], frozen=True, kw_only=True, tag="rollback"):
     If events wait in a topic that it does not declare, say what becomes of them; on a terminal you are asked.
     """
 
+    right = Right.DEPLOY
     workflow: _WorkflowName
     version: str
     drop: _Drop = []
@@ -154,6 +177,7 @@ class Rollback(Command[Deployed], frozen=True, kw_only=True, tag="rollback"):
 class AcceptRepair(Command[Deployed], frozen=True, kw_only=True, tag="accept_repair"):
     """Let the proposed repair run: VERSION is the one that was shown; another one is refused."""
 
+    right = Right.DEPLOY
     workflow: _WorkflowName
     version: str
     by: _By
@@ -162,6 +186,7 @@ class AcceptRepair(Command[Deployed], frozen=True, kw_only=True, tag="accept_rep
 class RefuseRepair(Command[Workflow], frozen=True, kw_only=True, tag="refuse_repair"):
     """Send the proposed repair back, with the reason. It counts as an attempt."""
 
+    right = Right.DEPLOY
     workflow: _WorkflowName
     by: _By
     why: Annotated[str, Meta(description="The reason, for the maintainer and the journal.")]
@@ -247,6 +272,7 @@ class StopActiveRun(Command[str], frozen=True, kw_only=True, tag="stop_run"):
     tries. `keep pause` stops the run too, and starts no other. Refused if no run is active.
     """
 
+    right = Right.OPERATE
     workflow: _WorkflowName
     run_id: Annotated[
         str | None, Meta(description="The run that is meant, by id or its beginning: refused if another is active.")
@@ -261,6 +287,7 @@ class StopActiveRun(Command[str], frozen=True, kw_only=True, tag="stop_run"):
 class PublishMessage(Command[tuple[Event, ...]], frozen=True, kw_only=True, tag="publish"):
     """Put an event into a topic, as a webhook would. A message id that is there already is the same event."""
 
+    right = Right.OPERATE
     workflow: _WorkflowName
     topic: str
     message_id: str
@@ -280,12 +307,10 @@ class SkipPendingEvent(WorkflowChange[Event], frozen=True, kw_only=True, tag="sk
         return SkipEvent(self.workflow, self.topic, self.message_id, self.by, self.why)
 
 
-class SkipItems(Command[list[Item]], frozen=True, kw_only=True, tag="skip_items"):
-    """Skip logical items of a job: like those that are done, they change nothing outside any more.
+class ItemsChange(Command[T_co], Generic[T_co], frozen=True, kw_only=True):
+    """A change of logical items of a job: of these, or all in a state; with both, these as long as they are in it."""
 
-    These items, or all in a state; with both, these as long as they are in it.
-    """
-
+    right = Right.OPERATE
     workflow: _WorkflowName
     item_ids: list[str] | None = None
     state: ItemState | None = None
@@ -293,17 +318,12 @@ class SkipItems(Command[list[Item]], frozen=True, kw_only=True, tag="skip_items"
     why: _Why = ""
 
 
-class ReprocessItems(Command[list[Item]], frozen=True, kw_only=True, tag="reprocess_items"):
-    """Have logical items of a job processed again: the next attempt shares nothing with those before.
+class SkipItems(ItemsChange[list[Item]], frozen=True, kw_only=True, tag="skip_items"):
+    """Skip logical items of a job: like those that are done, they change nothing outside any more."""
 
-    These items, or all in a state; with both, these as long as they are in it.
-    """
 
-    workflow: _WorkflowName
-    item_ids: list[str] | None = None
-    state: ItemState | None = None
-    by: _By
-    why: _Why = ""
+class ReprocessItems(ItemsChange[list[Item]], frozen=True, kw_only=True, tag="reprocess_items"):
+    """Have logical items of a job processed again: the next attempt shares nothing with those before."""
 
 
 # Permissions and recorded calls.
@@ -312,6 +332,7 @@ class ReprocessItems(Command[list[Item]], frozen=True, kw_only=True, tag="reproc
 class GivePermission(Command[Workflow], frozen=True, kw_only=True, tag="grant"):
     """Give a workflow a permission, or change one. An error about this permission is cleared."""
 
+    right = Right.GRANT
     workflow: _WorkflowName
     grant: Grant
     by: _By
@@ -323,6 +344,7 @@ class TakePermission(Command[Workflow], frozen=True, kw_only=True, tag="revoke")
     A call that waits for approval can still be approved; `keep reject` refuses it.
     """
 
+    right = Right.GRANT
     workflow: _WorkflowName
     permission: str
     by: _By
@@ -331,6 +353,7 @@ class TakePermission(Command[Workflow], frozen=True, kw_only=True, tag="revoke")
 class Approvals(Command[list[ApprovalQuestion]], frozen=True, kw_only=True, tag="approvals"):
     """The calls that wait for approval. Only a runtime has the connectors, which know the permission of each call."""
 
+    right = Right.READ
     workflow: _OneWorkflow = None
     permission: str | None = None
 
@@ -338,6 +361,7 @@ class Approvals(Command[list[ApprovalQuestion]], frozen=True, kw_only=True, tag=
 class ApproveCall(Command[Mutation], frozen=True, kw_only=True, tag="approve"):
     """Allow a recorded call: exactly it is made."""
 
+    right = Right.ANSWER
     approval_id: str
     by: _By
     why: _Why = ""
@@ -346,6 +370,7 @@ class ApproveCall(Command[Mutation], frozen=True, kw_only=True, tag="approve"):
 class RejectCall(StorageCommand[Mutation], frozen=True, kw_only=True, tag="reject"):
     """Refuse a recorded call: it is not made."""
 
+    right = Right.ANSWER
     needs_runtime = False
     approval_id: str
     by: _By
@@ -361,6 +386,7 @@ class RejectCall(StorageCommand[Mutation], frozen=True, kw_only=True, tag="rejec
 class Unknowns(Command[list[Escalation]], frozen=True, kw_only=True, tag="unknowns"):
     """The calls whose outcome is unknown. Only a runtime has the connectors, which say how to check."""
 
+    right = Right.READ
     workflow: _OneWorkflow = None
 
 
@@ -388,6 +414,7 @@ class Amend(MutationChange[Mutation], frozen=True, kw_only=True, tag="amend"):
 class ParameterNames(Command[dict[str, list[str]]], frozen=True, kw_only=True, tag="parameter_names"):
     """The parameters of methods in the order of their signatures, which only the connectors of a runtime know."""
 
+    right = Right.READ
     calls: list[str]
 
 

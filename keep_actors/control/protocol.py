@@ -9,7 +9,7 @@ from typing import Any, Final, Literal, Union
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from keep_actors.api.commands import COMMANDS, VERSION, Command
+from keep_actors.api.commands import COMMANDS, VERSION, Command, Right
 from keep_storage.model import JournalEntry
 
 REQUEST_BYTES_MAX: Final = 4 * 1024 * 1024
@@ -27,10 +27,13 @@ class About(msgspec.Struct, frozen=True):
 class Hello(Command[About], frozen=True, tag="hello"):
     """Ask who listens."""
 
+    right = Right.READ
+
 
 class Follow(Command[None], frozen=True, kw_only=True, tag="follow"):
     """The journal behind a sequence number, as it is written. Answered when the runtime ends."""
 
+    right = Right.READ
     after: int
     workflow: str | None = None
 

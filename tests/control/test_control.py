@@ -3,6 +3,7 @@
 import inspect
 import json
 import os
+import re
 import socket
 import stat
 import subprocess
@@ -32,6 +33,7 @@ from keep_actors.api.commands import (
     PublishMessage,
     Resolve,
     Resume,
+    Right,
     StopActiveRun,
     StorageCommand,
     Unarchive,
@@ -50,6 +52,7 @@ pytestmark = pytest.mark.anyio
 
 T = TypeVar("T")
 
+SOCKET_DOCS = (Path(__file__).parents[2] / "docs" / "cli.md").read_text("utf-8").partition("## The control socket")[2]
 SCRIPT = script(name="flow", prepare="return { reservations: [] };")
 
 
@@ -128,8 +131,25 @@ def test_every_command_is_a_method_of_the_library_with_the_same_fields_and_answe
 
 def test_every_declaration_is_in_the_table_and_only_changes_are_written_without_a_runtime() -> None:
     declared = [each for each in vars(commands).values() if isinstance(each, type) and issubclass(each, Command)]
-    assert set(COMMANDS) == set(declared) - {Command, StorageCommand, commands.WorkflowChange, commands.MutationChange}
+    assert set(COMMANDS) == set(declared) - {
+        Command,
+        StorageCommand,
+        commands.ItemsChange,
+        commands.MutationChange,
+        commands.WorkflowChange,
+    }
     assert all(issubclass(each, StorageCommand) for each in COMMANDS if not each.needs_runtime)
+
+
+def test_every_request_says_which_right_it_needs() -> None:
+    assert {each.right for each in protocol.REQUESTS} == set(Right)
+    reads = {each.__name__ for each in protocol.REQUESTS if each.right is Right.READ}
+    assert reads == {"Approvals", "Follow", "Hello", "ParameterNames", "Unknowns"}
+    listed = dict(re.findall(r"^\| `(\w+)` \| (.*) \|$", SOCKET_DOCS, re.M))
+    told = {Right(right): set(re.findall(r"`(\w+)`", words)) for right, words in listed.items()}
+    assert told == {
+        right: {str(each.__struct_config__.tag) for each in protocol.REQUESTS if each.right is right} for right in Right
+    }
     assert len({each.__struct_config__.tag for each in protocol.REQUESTS}) == len(protocol.REQUESTS)
 
 
