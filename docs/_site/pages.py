@@ -15,7 +15,7 @@ NAVIGATION = {
     "Start": ["quickstart", "concepts", "guarantees"],
     "Write": ["scripts", "authoring", "connectors", "conformance", "testing"],
     "Embed": ["embedding", "runtime", "permissions", "maintenance", "notices", "failures"],
-    "Operate": ["operating", "cli", "observability", "security", "platforms"],
+    "Operate": ["operating", "cli", "observability", "security", "platforms", "benchmarks"],
     "Inside": ["architecture", "storage", "sandbox", "kernel", "decisions"],
 }
 """The parts and their pages, in the order in which one would read them."""

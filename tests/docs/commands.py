@@ -43,7 +43,7 @@ def _pip(words: list[str]) -> None:
 def _bench(words: list[str]) -> None:
     [name, *options] = words
     assert name in BENCHMARKS
-    assert set(options) <= {"--quick", "--json"}
+    assert set(options) <= {"--quick", "--json", *(("--crash",) if name == "peers" else ())}
 
 
 def _module(words: list[str]) -> None:

@@ -15,7 +15,7 @@ import anyio.to_thread
 
 import keep_actors
 from bench.peers.unit import ANSWER, Plan, Stopwatch, Task, say, told
-from bench.runtime import CountingVfs, counted_syncs
+from bench.runtime import CountingVfs, Meter, counted_syncs, metered
 from keep_actors import Backoff, Connector, Keep, MutationCall, Policy, mutation
 from keep_actors.connectors import Applied, NotApplied
 from keep_actors.host.fault_points import Point
@@ -91,7 +91,7 @@ class Ends:
         return self._waiting.setdefault(workflow_id, anyio.Event())
 
 
-async def live(plan: Plan, syncs: CountingVfs) -> None:
+async def live(plan: Plan, syncs: CountingVfs, meter: Meter) -> None:
     ends = Ends()
     database = Path(plan.folder) / "keep.db"
     async with keep_actors.open(database, connectors=[PaymentConnector(plan)], policy=POLICY, faults=ends) as keep:
@@ -102,7 +102,7 @@ async def live(plan: Plan, syncs: CountingVfs) -> None:
             case Task.MEASURE:
                 say(ready=True, version=importlib.metadata.version("keep-actors"))
                 if await anyio.to_thread.run_sync(told, "go"):
-                    await _measure(plan, keep, ends, syncs)
+                    await _measure(plan, keep, ends, syncs, meter)
                     await anyio.to_thread.run_sync(told, "end")
             case Task.ACCEPT:
                 await _accept(keep, plan)
@@ -123,7 +123,7 @@ async def _deploy(keep: Keep, workflows: int) -> None:
                 tasks.start_soon(deploy, number)
 
 
-async def _measure(plan: Plan, keep: Keep, ends: Ends, syncs: CountingVfs) -> None:
+async def _measure(plan: Plan, keep: Keep, ends: Ends, syncs: CountingVfs, meter: Meter) -> None:
     ids = {each.name: each.id for each in await keep.workflows()}
     before, watch = syncs.count, Stopwatch()
 
@@ -137,6 +137,7 @@ async def _measure(plan: Plan, keep: Keep, ends: Ends, syncs: CountingVfs) -> No
     async with anyio.create_task_group() as tasks:
         for number in range(plan.in_flight):
             tasks.start_soon(work, number)
+    assert len(meter.ends) == plan.units, "every unit was committed before it counted as done"
     watch.say(syncs=syncs.count - before)
     await keep.wait_idle()
 
@@ -173,5 +174,5 @@ async def _is_open(keep: Keep, name: str, asked: set[str]) -> bool:
 
 if __name__ == "__main__":
     logging.disable(logging.CRITICAL)  # interrupted runs and unknown outcomes are expected here
-    with counted_syncs() as counted:
-        anyio.run(live, Plan.parse(sys.argv[1]), counted)
+    with counted_syncs() as counted, metered() as measured:
+        anyio.run(live, Plan.parse(sys.argv[1]), counted, measured)
