@@ -63,7 +63,7 @@ class Answered(msgspec.Struct, frozen=True):
 
 
 class Right(StrEnum):
-    """What a person must be allowed to do for a command: for a console that gives people different rights.
+    """The right that a person needs for a command: for a console that gives people different ones.
 
     The control socket asks for none of them: its user may do everything.
     """
