@@ -1,4 +1,4 @@
-"""`python -m bench NAME [--quick] [--json]`. Without a name: the list of benchmarks."""
+"""`python -m bench NAME [--quick] [--json]`. Without a name: the list of benchmarks. `plot` draws their results."""
 
 import argparse
 import importlib
@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple, Protocol
 
+from bench import plot
 from bench.report import Report
 
 
@@ -33,6 +34,9 @@ BENCHMARKS: Final = {
 }
 
 
+PLOT: Final = "plot"
+
+
 class Runs(Protocol):
     """The interface of a benchmark's module."""
 
@@ -40,6 +44,9 @@ class Runs(Protocol):
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
+    arguments = sys.argv[1:] if arguments is None else arguments
+    if arguments[:1] == [PLOT]:
+        return plot.main(arguments[1:])
     parser = argparse.ArgumentParser(prog="python -m bench", description="Measure this project beside its peers.")
     parser.add_argument("name", nargs="?", help="the benchmark; leave it out for the list")
     parser.add_argument("--quick", action="store_true", help="smaller and noisier, in less than 40 seconds")
@@ -67,7 +74,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def listing() -> str:
     lines = [f"  {name:10} {benchmark.summary}" for name, benchmark in BENCHMARKS.items()]
-    return "\n".join(["Benchmarks, each with --quick and --json:", *lines])
+    figures = f"Figures of their results: python -m bench {PLOT} FILE.jsonl... [--to FOLDER]"
+    return "\n".join(["Benchmarks, each with --quick and --json:", *lines, figures])
 
 
 if __name__ == "__main__":

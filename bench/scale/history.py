@@ -1,5 +1,5 @@
-"""Write the history of a crowd: for each row an event that was consumed, the run that did it, its reservation, its
-call, and two entries of the journal; a session for every ten.
+"""Write the history of a crowd: for each row a consumed event, the run that did it, its reservation, its call,
+and two entries of the journal; a session for every ten.
 
 Written in bulk, as the storage would have left it: the deep invariants hold, by test. Rows of one workflow are far
 apart in the file, as they are if all workflows work at the same time; message ids are spread over the index.

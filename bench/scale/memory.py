@@ -1,4 +1,4 @@
-"""Resident memory per workflow, idle and active, each in a process of its own: `python -m bench.scale.memory`."""
+"""Resident memory per workflow, idle and active, in a process for each: `python -m bench.scale.memory`."""
 
 import json
 import subprocess
