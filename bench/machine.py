@@ -24,7 +24,7 @@ def describe() -> str:
 
 
 def facts() -> dict[str, str | float]:
-    """Everything that the caption of a figure needs: the machine, the versions, the date, and the load before."""
+    """The caption of a figure: the machine, the versions, the date, and the load before."""
     versions = {name: importlib.metadata.version(name) for name in ("keep-actors", "apsw", "wasmtime")}
     return {
         "machine": describe(),

@@ -1,4 +1,4 @@
-"""What a tree of processes uses, and what all others on the machine use meanwhile. From `/proc`: Linux only."""
+"""The use of CPU and memory by a tree of processes, and by all others on the machine. From `/proc`: Linux only."""
 
 import os
 from collections import defaultdict

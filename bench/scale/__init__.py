@@ -1,4 +1,4 @@
-"""What grows: the cost of a run, opening after a crash, memory and waiting, with workflows and with history."""
+"""Growth: the cost of a run, opening after a crash, memory and waiting, with workflows and with history."""
 
 import tempfile
 from pathlib import Path
