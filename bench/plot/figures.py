@@ -88,7 +88,7 @@ def _who(row: Fields) -> str:
         case "runtime", _:
             return f"keep-actors {word(row, 'mode')}{size}"
         case "scale", "fairness":
-            return f"first run{size} due at once, {word(row, 'due')}"
+            return f"wait{size} due {word(row, 'due')}"
         case _:
             return f"{word(row, 'system')}{size}"
 

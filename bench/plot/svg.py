@@ -22,18 +22,18 @@ _MARKS: Final = ("circle", "square", "diamond", "ring")
 
 
 def _style() -> str:
-    light = "".join(f".s{number}{{--c:{colour}}}" for number, (colour, _) in enumerate(COLOURS))
-    dark = "".join(f".s{number}{{--c:{colour}}}" for number, (_, colour) in enumerate(COLOURS))
-    plain = "".join(
-        f".s{number}.fill{{fill:{colour}}}.s{number}.line{{stroke:{colour}}}"
-        for number, (colour, _) in enumerate(COLOURS)
+    """Colours for a light ground, and for a dark one where the reader prefers it."""
+    light, dark = (
+        "".join(
+            f".s{number}.fill{{fill:{pair[ground]}}}.s{number}.line{{stroke:{pair[ground]}}}"
+            for number, pair in enumerate(COLOURS)
+        )
+        for ground in (0, 1)
     )
-    # Readers that know no variables get the colours of a light ground.
     return (
-        f"{plain}.bg{{fill:#ffffff}}text{{fill:#1f2933}}.soft{{fill:#52606d}}.axis{{stroke:#9aa5b1}}"
-        f".grid{{stroke:#e4e7eb}}.line{{fill:none;stroke-width:2}}"
-        f"@media (prefers-color-scheme: dark){{{light}{dark}.fill{{fill:var(--c)}}.s0.fill,.s1.fill,.s2.fill,.s3.fill,"
-        ".s4.fill,.s5.fill{fill:var(--c)}.s0.line,.s1.line,.s2.line,.s3.line,.s4.line,.s5.line{stroke:var(--c)}"
+        f"{light}.bg{{fill:#ffffff}}text{{fill:#1f2933}}.soft{{fill:#52606d}}.axis{{stroke:#9aa5b1}}"
+        ".grid{stroke:#e4e7eb}.line{fill:none;stroke-width:2}"
+        f"@media (prefers-color-scheme: dark){{{dark}"
         ".bg{fill:#0d1117}text{fill:#e6edf3}.soft{fill:#9da7b3}.axis{stroke:#6e7681}.grid{stroke:#21262d}}"
     )
 

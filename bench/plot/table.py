@@ -12,7 +12,7 @@ _TOP: Final = 62.0
 _CHAR: Final = 6.6
 """The width of a letter of size 12, about."""
 _NAMES: Final = 330.0
-_AXIS: Final = (350.0, 690.0)
+_AXIS: Final = (350.0, 640.0)
 
 
 def table(drawing: Drawing, headings: Sequence[str], rows: Sequence[Sequence[str]]) -> float:

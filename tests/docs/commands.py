@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from bench.__main__ import BENCHMARKS
+from bench.__main__ import BENCHMARKS, PLOT
 from keep_actors.cli.main import main
 from tests.docs.pages import ROOT
 
@@ -42,6 +42,9 @@ def _pip(words: list[str]) -> None:
 
 def _bench(words: list[str]) -> None:
     [name, *options] = words
+    if name == PLOT:
+        assert {option for option in options if option.startswith("-")} <= {"--to"}
+        return
     assert name in BENCHMARKS
     assert set(options) <= {"--quick", "--json", *(("--crash",) if name == "peers" else ())}
 
