@@ -19,6 +19,9 @@ from keep_storage import Store, statements, wall_clock
 from keep_storage.sqlite import SqliteDatabase
 from keep_storage.transaction import Queries, Reader, Row, SqlParams, Transaction
 
+SAVEPOINT: Final = "SAVEPOINT operation"
+RELEASE: Final = "RELEASE operation"
+
 _PARAMETER: Final = re.compile(r"(?<!\w):(\w+)")
 
 
@@ -40,6 +43,9 @@ class Recording(NamedTuple):
     setup: Script
     cycles: Script
     row_counts: Mapping[str, int]
+
+    def without_savepoints(self) -> "Recording":
+        return self._replace(cycles=without_savepoints(self.cycles))
 
 
 def record(history: History, row_counts: Mapping[str, int]) -> Recording:
@@ -106,9 +112,15 @@ class RecordingTransaction:
         self._transaction.run(query, params)
 
     def savepoint(self) -> None:
-        raise AssertionError("no operation is refused in a recorded run")
+        self._steps.append(Step(SAVEPOINT, {}, fetch=False))
+        self._transaction.savepoint()
 
-    release = undo = savepoint
+    def release(self) -> None:
+        self._steps.append(Step(RELEASE, {}, fetch=False))
+        self._transaction.release()
+
+    def undo(self) -> None:
+        raise AssertionError("no operation is refused in a recorded run")
 
     def _write_down(self, query: str, params: SqlParams, *, fetch: bool) -> None:
         bound = {name: _plain(params[name]) for name in _parameters(query)}
@@ -125,6 +137,10 @@ def _plain(value: Any) -> Any:
     if isinstance(value, str):
         return str.__str__(value)
     return int(value) if isinstance(value, bool) else value
+
+
+def without_savepoints(script: Script) -> Script:
+    return [[step for step in batch if step.sql not in (SAVEPOINT, RELEASE)] for batch in script]
 
 
 def replay(path: Path, recording: Recording) -> Measured:

@@ -1,7 +1,7 @@
 """A database of the execution model, opened by one runtime. `commit` is the only way to change it.
 
-Many operations go into one database transaction (group commit). One that is refused or raises is undone alone: the
-transaction is rolled back and made again, with a savepoint for each operation. What `commit` returns is durable.
+Many operations go into one database transaction (group commit), each in its own savepoint: one that is refused
+or raises is undone alone. What `commit` returns is durable.
 """
 
 import logging
@@ -69,12 +69,8 @@ class Store:
         """
         now = self._clock()
         try:
-            outcomes = _apply_all(self._database.begin(), batch, now)
-            if outcomes is None:
-                # Nothing of the first try stays. Operations are values, and `now` is the same: the others end alike.
-                self._database.rollback()
-                tx = self._database.begin()
-                outcomes = [_apply(tx, operation, now) for operation in batch]
+            tx = self._database.begin()
+            outcomes = [_apply(tx, operation, now) for operation in batch]
             self._database.commit()
         except BaseException:
             self._database.rollback()
@@ -110,16 +106,6 @@ def _tell_what_is_broken(path: str) -> None:
     with closing(open_reader(path)) as reader, reader.snapshot():
         for broken in invariants.check(reader, deep=False):
             log.error("%s: %s Run `keep doctor %s`.", path, broken, path)
-
-
-def _apply_all(tx: Transaction, batch: Sequence[Operation[Any]], now: Millis) -> list[OperationOutcome] | None:
-    """Apply all operations without savepoints, which cost more than most operations. None if one of them fails."""
-    try:
-        return [Done(manager.apply(tx, operation, now)) for operation in batch]
-    except StorageError:
-        raise
-    except Exception:
-        return None
 
 
 def _apply(tx: Transaction, operation: Operation[Any], now: Millis) -> OperationOutcome:
