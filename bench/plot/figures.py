@@ -29,12 +29,14 @@ def throughput(results: Results) -> Figure:
     series: dict[str, dict[float, list[float]]] = {}
     for row in results.rows:
         system, done = _throughput_of(row)
-        workflows = number(row, "workflows")
-        if system and done is not None and workflows is not None and workflows > 0:
-            series.setdefault(system, {}).setdefault(workflows, []).append(done)
+        size = _size(row)
+        if system and done is not None and size is not None and size > 0:
+            series.setdefault(system, {}).setdefault(size, []).append(done)
             used.take(row)
     if not series:
-        return Figure(name, "", "no row has workflows with runs_per_s (runtime, scale) or units_per_s (peers)")
+        return Figure(
+            name, "", "no row has workflows with runs_per_s (runtime, scale) or in_flight with units_per_s (peers)"
+        )
     drawing = Drawing("Throughput against concurrency", "Units of work per second, by the number of workflows.")
     end = chart(drawing, _medians(series), "workflows with something to do", "runs (units of work) per second")
     return Figure(name, drawing.done(end, used.caption()))
@@ -46,10 +48,15 @@ def _throughput_of(row: Fields) -> tuple[str, float | None]:
             return f"keep-actors, {word(row, 'mode')}", number(row, "runs_per_s")
         case "scale", "crowds":
             return "keep-actors, jailed (scale)", number(row, "runs_per_s")
-        case "peers", _:
+        case "peers", "medians":
             return str(row.get("system", "")), number(row, "units_per_s")
         case _:
             return "", None
+
+
+def _size(row: Fields) -> float | None:
+    """The workflows with something to do: of a peer, the units in flight."""
+    return number(row, "in_flight" if row["benchmark"] == "peers" else "workflows")
 
 
 def _medians(series: Mapping[str, Mapping[float, Sequence[float]]]) -> dict[str, list[tuple[float, float]]]:
@@ -63,6 +70,8 @@ def latency(results: Results) -> Figure:
     name, used = "latency", _Used(results)
     lines: list[tuple[str, dict[str, float]]] = []
     for row in results.rows:
+        if (row["benchmark"], row["measure"]) == ("peers", "units"):
+            continue  # its medians are in rows of their own
         quantiles = {
             key.removesuffix("_ms"): value
             for key in row
@@ -83,7 +92,7 @@ def latency(results: Results) -> Figure:
 
 
 def _who(row: Fields) -> str:
-    size = f", {short(workflows)} workflows" if (workflows := number(row, "workflows")) is not None else ""
+    size = f", {short(workflows)} workflows" if (workflows := _size(row)) is not None else ""
     match row["benchmark"], row["measure"]:
         case "runtime", _:
             return f"keep-actors {word(row, 'mode')}{size}"
@@ -105,7 +114,7 @@ def crashes(results: Results) -> Figure:
             used.take(row)
         rows += found
     if not rows:
-        return Figure(name, "", "no row has killed (effects) or killed_after (peers)")
+        return Figure(name, "", "no row has killed (effects) or kill_after (peers)")
     kept = [index for index in range(len(_CRASH_COLUMNS)) if any(row[index] != "-" for row in rows)]
     drawing = Drawing(
         "After a crash", "How often an external effect happened, after the process was killed and restarted."
@@ -123,9 +132,10 @@ def _crashes_of(row: Fields) -> Iterable[tuple[str, ...]]:
             if effects != "-":
                 twice, lost, asks = (word(row, f"{key}_{what}") for what in ("twice", "lost", "asks"))
                 yield killed, system, runs, effects, twice, lost, asks, "-"
-    elif "killed_after" in row and "system" in row:
-        killed, system, kills = (word(row, key) for key in ("killed_after", "system", "kills"))
-        yield killed, system, kills, *(word(row, key) for key in ("effects", "twice", "lost", "asks", "seconds"))
+    elif row["benchmark"] == "peers" and "kill_after" in row:
+        killed = f"after {word(row, 'kill_after')} of {word(row, 'units')}"
+        told = (word(row, key) for key in ("effects_at_kill", "twice", "lost", "asked", "seconds"))
+        yield killed, word(row, "system"), "-", *told
 
 
 def history(results: Results) -> Figure:

@@ -15,10 +15,11 @@ HISTORY = [
     for rows, cpu in ((0, 2.26), (1000, 3.57))
 ]
 PEERS = [
-    {"benchmark": "peers", "measure": "work", "system": "A & B", "workflows": 10, "units_per_s": 123.0, "p50_ms": 7.5},
-    {"benchmark": "peers", "measure": "work", "system": "A & B", "workflows": 100, "units_per_s": 9876.0},
+    {"benchmark": "peers", "measure": measure, "system": "A & B", "in_flight": size, "units_per_s": rate, "p50_ms": 7.5}
+    for measure, size, rate in (("units", 10, 1.0), ("medians", 10, 123.0), ("medians", 100, 9876.0))
 ]
-CRASH = {"benchmark": "peers", "measure": "crash", "system": "C", "killed_after": "the call", "twice": 4, "lost": 0}
+CRASH = {"benchmark": "peers", "measure": "crash", "system": "C", "kill_after": 77, "units": 99, "twice": 4, "lost": 0}
+RECORDED = Path(__file__).parents[2] / "docs" / "results"
 
 
 def results(path: Path, *rows: dict[str, Any]) -> str:
@@ -40,8 +41,16 @@ def test_every_figure_has_its_values_as_text(tmp_path: Path) -> None:
     assert "123, 9,876" in words(tmp_path / "throughput.svg")
     assert "A & B, 10 workflows: p50 7.50 ms" in words(tmp_path / "latency.svg")
     crashes = words(tmp_path / "crashes.svg").split("\n")
-    assert crashes.index("twice") < crashes.index("the call") < crashes.index("4")
+    assert crashes.index("twice") < crashes.index("after 77 of 99") < crashes.index("4")
     assert "seconds" not in crashes, "no row has them"
+
+
+def test_the_recorded_results_of_all_benchmarks_give_every_figure(tmp_path: Path) -> None:
+    """The rows are those that the benchmarks write, not those that the figures wish for."""
+    assert main(["plot", *map(str, sorted(RECORDED.glob("*.jsonl"))), "--to", str(tmp_path)]) == 0
+    assert {each.stem for each in tmp_path.glob("*.svg")} == {"throughput", "latency", "crashes", "history"}
+    for figure in ("throughput", "latency", "crashes"):
+        assert "Restate" in words(tmp_path / f"{figure}.svg")
 
 
 def test_a_figure_without_rows_is_not_drawn_and_its_fields_are_named(
