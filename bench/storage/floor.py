@@ -6,7 +6,7 @@ and commits: the minimum work for these rows.
 
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -18,9 +18,6 @@ from bench.storage.ours import History, Measured
 from keep_storage import Store, statements, wall_clock
 from keep_storage.sqlite import SqliteDatabase
 from keep_storage.transaction import Queries, Reader, Row, SqlParams, Transaction
-
-SAVEPOINT: Final = "SAVEPOINT operation"
-RELEASE: Final = "RELEASE operation"
 
 _PARAMETER: Final = re.compile(r"(?<!\w):(\w+)")
 
@@ -43,9 +40,6 @@ class Recording(NamedTuple):
     setup: Script
     cycles: Script
     row_counts: Mapping[str, int]
-
-    def without_savepoints(self) -> "Recording":
-        return self._replace(cycles=without_savepoints(self.cycles))
 
 
 def record(history: History, row_counts: Mapping[str, int]) -> Recording:
@@ -111,16 +105,17 @@ class RecordingTransaction:
         self._write_down(query, params, fetch=False)
         self._transaction.run(query, params)
 
+    def run_each(self, query: str, params: Iterable[SqlParams]) -> None:
+        for each in params:
+            self.run(query, each)
+
+    def rows_changed(self) -> int:
+        return self._transaction.rows_changed()
+
     def savepoint(self) -> None:
-        self._steps.append(Step(SAVEPOINT, {}, fetch=False))
-        self._transaction.savepoint()
-
-    def release(self) -> None:
-        self._steps.append(Step(RELEASE, {}, fetch=False))
-        self._transaction.release()
-
-    def undo(self) -> None:
         raise AssertionError("no operation is refused in a recorded run")
+
+    release = undo = savepoint
 
     def _write_down(self, query: str, params: SqlParams, *, fetch: bool) -> None:
         bound = {name: _plain(params[name]) for name in _parameters(query)}
@@ -137,10 +132,6 @@ def _plain(value: Any) -> Any:
     if isinstance(value, str):
         return str.__str__(value)
     return int(value) if isinstance(value, bool) else value
-
-
-def without_savepoints(script: Script) -> Script:
-    return [[step for step in batch if step.sql not in (SAVEPOINT, RELEASE)] for batch in script]
 
 
 def replay(path: Path, recording: Recording) -> Measured:

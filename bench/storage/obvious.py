@@ -1,7 +1,7 @@
 """The same cycle in the obvious way: aiosqlite, one statement per await, one commit per operation.
 
-All callers share one connection, and a lock keeps their transactions apart. The statements and parameters are ours,
-without savepoints; the SQLite library is the interpreter's.
+All callers share one connection, and a lock keeps their transactions apart. The statements and parameters are ours; the
+SQLite library is the interpreter's.
 """
 
 import asyncio
@@ -14,7 +14,7 @@ import anyio
 
 from bench.machine import own_garbage_only
 from bench.storage.cycle import OPERATIONS_PER_CYCLE, cycle, deploy, new_callers
-from bench.storage.floor import Script, Step, execute, row_counts, statements_of, without_savepoints
+from bench.storage.floor import Script, Step, execute, row_counts, statements_of
 from bench.storage.ours import History, Measured
 from keep_storage import Ids, Operation, wall_clock
 from keep_storage.sqlite import SqliteDatabase
@@ -37,7 +37,7 @@ def prepare(callers: int, cycles_each: int) -> Work:
     setup: list[Operation[Any]] = [each for caller in members for each in deploy(caller, ids)]
     alone = [[each] for caller in members for number in range(cycles_each) for each in cycle(caller, number, ids)]
     times = [wall_clock()] * (1 + len(alone))
-    script = without_savepoints(statements_of(History([setup, *alone], times)))
+    script = statements_of(History([setup, *alone], times))
     size = cycles_each * OPERATIONS_PER_CYCLE
     return Work(script[:1], [script[first : first + size] for first in range(1, len(script), size)])
 

@@ -18,8 +18,9 @@ import apsw
 
 from bench.report import Column, Report
 from bench.storage.cycle import HANDLER, PAYLOAD, TOPIC, deploy, new_callers
-from keep_storage import Ids, Millis, Operation, manager, reads, wall_clock
+from keep_storage import Ids, Millis, Operation, journal, manager, reads, wall_clock
 from keep_storage import operations as ops
+from keep_storage.journal import Journal
 from keep_storage.limits import PEEK_DEFAULT
 from keep_storage.model import Phase
 from keep_storage.sqlite import SqliteDatabase, open_reader
@@ -211,7 +212,7 @@ class Topic:
             for step in batch:
                 _apply_all(tx, step.before, now)
                 start = time.perf_counter()
-                manager.apply(tx, step.timed, now)
+                _apply_all(tx, (step.timed,), now)
                 work.append(time.perf_counter() - start)
                 _apply_all(tx, step.after, now)
             start = time.perf_counter()
@@ -228,8 +229,10 @@ class Topic:
 
 
 def _apply_all(tx: Transaction, operations: tuple[Operation[Any], ...], now: Millis) -> None:
+    entries: Journal = []
     for operation in operations:
-        manager.apply(tx, operation, now)
+        manager.apply(tx, operation, now, entries)
+    journal.write(tx, entries, now)
 
 
 OPERATIONS: Final[Mapping[str, Callable[[Topic], Timed]]] = {

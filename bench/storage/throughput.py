@@ -20,16 +20,14 @@ GOAL_CALLERS: Final = 256
 GOAL_OF_FLOOR: Final = 0.40
 GOAL_TIMES_AIOSQLITE: Final = 8.0
 
-TITLE: Final = "Consumer cycles per second (medians; floor+sp is the floor with a savepoint per operation)"
+TITLE: Final = "Consumer cycles per second (medians)"
 COLUMNS: Final = (
     Column("callers", "callers"),
     Column("rounds", "rounds"),
     Column("ours_per_s", "ours/s"),
     Column("floor_per_s", "floor/s"),
-    Column("floor_with_savepoints_per_s", "floor+sp/s"),
     Column("aiosqlite_per_s", "aiosqlite/s"),
     Column("ratio_to_floor", "of floor", 2),
-    Column("ratio_to_floor_with_savepoints", "of floor+sp", 2),
     Column("ratio_to_aiosqlite", "x aiosqlite", 1),
     Column("commits", "commits"),
     Column("ops_per_commit", "ops/commit", 1),
@@ -50,7 +48,6 @@ class Round(NamedTuple):
 
     ours: Measured
     floor: Measured
-    floor_with_savepoints: Measured
     aiosqlite: Measured | None
 
 
@@ -67,12 +64,8 @@ def run(report: Report, crowds: tuple[Crowd, ...]) -> None:
             rounds=crowd.rounds,
             ours_per_s=_median(rounds, lambda each: each.ours.per_s),
             floor_per_s=_median(rounds, lambda each: each.floor.per_s),
-            floor_with_savepoints_per_s=_median(rounds, lambda each: each.floor_with_savepoints.per_s),
             aiosqlite_per_s=_median(rounds, lambda each: each.aiosqlite and each.aiosqlite.per_s),
             ratio_to_floor=of_floor,
-            ratio_to_floor_with_savepoints=_median(
-                rounds, lambda each: each.ours.per_s / each.floor_with_savepoints.per_s
-            ),
             ratio_to_aiosqlite=times_aiosqlite,
             commits=rounds[-1].ours.commits,
             ops_per_commit=rounds[-1].ours.ops_per_commit,
@@ -85,7 +78,7 @@ def run(report: Report, crowds: tuple[Crowd, ...]) -> None:
 
 def _goals(report: Report, of_floor: float | None, times_aiosqlite: float | None) -> None:
     if of_floor is not None:
-        words = f"at {GOAL_CALLERS} callers at least {GOAL_OF_FLOOR:.2f} of the floor (without savepoints)"
+        words = f"at {GOAL_CALLERS} callers at least {GOAL_OF_FLOOR:.2f} of the floor"
         report.goal("cycles", words, of_floor, of_floor >= GOAL_OF_FLOOR)
     if times_aiosqlite is not None:
         words = f"at {GOAL_CALLERS} callers at least {GOAL_TIMES_AIOSQLITE:.0f} times aiosqlite"
@@ -103,18 +96,16 @@ def _rounds(crowd: Crowd) -> list[Round]:
     _, recording = _ours(crowd, None)
     rounds: list[Round] = []
     for number in range(crowd.rounds):
-        # Ours and the floor without savepoints are always neighbours, in either order.
+        # Ours and the floor are always neighbours, in either order.
         if number % 2 == 0:
             theirs = _aiosqlite(work)
             mine, recording = _ours(crowd, recording)
-            bare = _floor(recording.without_savepoints())
-            full = _floor(recording)
+            bare = _floor(recording)
         else:
             theirs = None  # the slowest; every second round is enough
-            full = _floor(recording)
-            bare = _floor(recording.without_savepoints())
+            bare = _floor(recording)
             mine, recording = _ours(crowd, recording)
-        rounds.append(Round(mine, bare, full, theirs))
+        rounds.append(Round(mine, bare, theirs))
     return rounds
 
 

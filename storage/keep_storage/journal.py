@@ -33,15 +33,22 @@ def changed(answer: T, workflow_id: str | None, run_id: str | None, why: str = "
     return Change(answer, (Entry(workflow_id, run_id, what, why),))
 
 
-def append(tx: Transaction, operation: str, entry: Entry, now: Millis) -> None:
-    tx.run(
+Journal = list[tuple[str, Entry]]
+"""The entries of operations that were applied, in order, each with the name of its operation."""
+
+
+def write(tx: Transaction, entries: Journal, now: Millis) -> None:
+    tx.run_each(
         "append_journal",
-        {
-            "at": now,
-            "operation": operation,
-            "workflow_id": entry.workflow_id,
-            "run_id": entry.run_id,
-            "changed": _encode(entry.changed).decode(),
-            "why": entry.why,
-        },
+        (
+            {
+                "at": now,
+                "operation": operation,
+                "workflow_id": entry.workflow_id,
+                "run_id": entry.run_id,
+                "changed": _encode(entry.changed).decode(),
+                "why": entry.why,
+            }
+            for operation, entry in entries
+        ),
     )

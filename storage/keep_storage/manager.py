@@ -14,7 +14,6 @@ from keep_storage import (
     events,
     grants,
     items,
-    journal,
     maintenance,
     mutations,
     notices,
@@ -28,7 +27,7 @@ from keep_storage import (
 )
 from keep_storage import operations as ops
 from keep_storage.ids import Millis
-from keep_storage.journal import Change
+from keep_storage.journal import Change, Journal
 from keep_storage.operations import Operation, OperationOutcome, Together
 from keep_storage.transaction import Queries, Transaction
 
@@ -91,14 +90,13 @@ OPERATIONS: Final[Mapping[type[Operation[Any]], OperationFunction]] = {
 }
 
 
-def apply(tx: Transaction, operation: Operation[T], now: Millis) -> T:
-    """Carry out one operation inside a transaction, and write its journal entries."""
+def apply(tx: Transaction, operation: Operation[T], now: Millis, journal: Journal) -> T:
+    """Carry out one operation inside a transaction, and add its entries to a journal that the caller writes."""
     if isinstance(operation, Together):
-        return tuple(apply(tx, each, now) for each in operation.operations)  # type: ignore[return-value]
+        return tuple(apply(tx, each, now, journal) for each in operation.operations)  # type: ignore[return-value]
     function = OPERATIONS[type(operation)]
     change: Change[T] = function(tx, operation, now)
-    for entry in change.entries:
-        journal.append(tx, function.__name__, entry, now)
+    journal.extend((function.__name__, entry) for entry in change.entries)
     return change.answer
 
 

@@ -4,7 +4,7 @@ The only module that knows the driver, with `wary`. One connection writes; reade
 of a file that others may have made are bounded, and happen only if its schema is ours.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from types import NoneType
 from typing import Any, Final, Self
@@ -102,7 +102,8 @@ class _Connection:
     def __init__(self, connection: apsw.Connection, path: str) -> None:
         self._connection = connection
         self._path = path
-        self._execute = connection.cursor().execute
+        cursor = connection.cursor()
+        self._execute, self._execute_each = cursor.execute, cursor.executemany
         both = {**statements.queries(), **statements.invariants()}
         self._sql = {name: statement.sql for name, statement in both.items()}
 
@@ -124,6 +125,15 @@ class _Connection:
             self._execute(self._sql[query], params)
         except apsw.Error as error:
             raise _explain(error, self._path) from error
+
+    def run_each(self, query: str, params: Iterable[SqlParams]) -> None:
+        try:
+            self._execute_each(self._sql[query], params)
+        except apsw.Error as error:
+            raise _explain(error, self._path) from error
+
+    def rows_changed(self) -> int:
+        return self._connection.total_changes()
 
     def savepoint(self) -> None:
         self._plain("SAVEPOINT operation")

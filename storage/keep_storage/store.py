@@ -1,7 +1,8 @@
 """A database of the execution model, opened by one runtime. `commit` is the only way to change it.
 
-Many operations go into one database transaction (group commit), each in its own savepoint: one that is refused
-or raises is undone alone. What `commit` returns is durable.
+Many operations go into one database transaction (group commit). One that is refused or raises is undone alone: most
+have written nothing by then, and for the others the batch is applied again, with a savepoint for each operation.
+What `commit` returns is durable.
 """
 
 import logging
@@ -15,6 +16,7 @@ from typing import Any, Self
 from keep_storage import invariants, manager
 from keep_storage.errors import Reason, Rejected, StorageError
 from keep_storage.ids import Millis, Now, wall_clock
+from keep_storage.journal import Journal, write
 from keep_storage.operations import Done, Operation, OperationOutcome, OperationRefused
 from keep_storage.own_files import PRIVATE, checked_mode, make
 from keep_storage.ownership import Ownership
@@ -69,8 +71,12 @@ class Store:
         """
         now = self._clock()
         try:
-            tx = self._database.begin()
-            outcomes = [_apply(tx, operation, now) for operation in batch]
+            outcomes = _apply_plainly(self._database.begin(), batch, now)
+            if outcomes is None:
+                # Operations are values and `now` is the same: the second time each ends as it did the first time.
+                self._database.rollback()
+                tx = self._database.begin()
+                outcomes = [_apply_undoably(tx, operation, now) for operation in batch]
             self._database.commit()
         except BaseException:
             self._database.rollback()
@@ -108,18 +114,46 @@ def _tell_what_is_broken(path: str) -> None:
             log.error("%s: %s Run `keep doctor %s`.", path, broken, path)
 
 
-def _apply(tx: Transaction, operation: Operation[Any], now: Millis) -> OperationOutcome:
+def _apply_plainly(tx: Transaction, batch: Sequence[Operation[Any]], now: Millis) -> list[OperationOutcome] | None:
+    """Apply a batch without savepoints, and write its journal at once. None if something of it must be undone."""
+    outcomes: list[OperationOutcome] = []
+    journal: Journal = []
+    for operation in batch:
+        written, entries = tx.rows_changed(), len(journal)
+        try:
+            outcomes.append(Done(manager.apply(tx, operation, now, journal)))
+        except StorageError:
+            raise
+        except Exception as error:
+            if tx.rows_changed() != written:
+                return None
+            del journal[entries:]
+            outcomes.append(_refused(error))
+    try:
+        write(tx, journal, now)
+    except UnicodeEncodeError:
+        return None
+    return outcomes
+
+
+def _apply_undoably(tx: Transaction, operation: Operation[Any], now: Millis) -> OperationOutcome:
+    """Apply an operation and write its journal in a savepoint of its own."""
+    journal: Journal = []
     tx.savepoint()
     try:
-        answer = manager.apply(tx, operation, now)
+        answer = manager.apply(tx, operation, now, journal)
+        write(tx, journal, now)
     except StorageError:
         raise
-    except UnicodeEncodeError as error:
-        tx.undo()
-        half = f"A text holds half a character, at {error.start} of {error.object!r}; no database keeps that."
-        return OperationRefused(Rejected(Reason.TEXT_INVALID, half))
     except Exception as error:
         tx.undo()
-        return OperationRefused(error)
+        return _refused(error)
     tx.release()
     return Done(answer)
+
+
+def _refused(error: Exception) -> OperationRefused:
+    if isinstance(error, UnicodeEncodeError):
+        half = f"A text holds half a character, at {error.start} of {error.object!r}; no database keeps that."
+        return OperationRefused(Rejected(Reason.TEXT_INVALID, half))
+    return OperationRefused(error)

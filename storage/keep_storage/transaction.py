@@ -3,7 +3,7 @@
 A query is named, not written: the drivers know the text (`sql/queries.sql`) and translate `:name` parameters.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
@@ -26,6 +26,12 @@ class Transaction(Queries, Protocol):
 
     def run(self, query: str, params: SqlParams) -> None:
         """A statement whose rows, if any, do not matter."""
+
+    def run_each(self, query: str, params: Iterable[SqlParams]) -> None:
+        """The same statement once for each of the parameters, in order."""
+
+    def rows_changed(self) -> int:
+        """A count that grows with every row that is written. The same as before: nothing was written."""
 
     def savepoint(self) -> None:
         """From here on, `undo` brings everything back."""

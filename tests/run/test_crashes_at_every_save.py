@@ -14,11 +14,9 @@ from keep_actors.connectors import Applied, MutationCall, NotApplied, Retry
 from keep_actors.run.machine import SAVES
 from keep_actors.run.state import At
 from keep_actors.testing import Box, Fake, Point, Step, cannot_tell, lose_the_answer
-from keep_storage import manager
 from keep_storage import operations as ops
-from keep_storage.errors import Reason, Rejected
-from keep_storage.ids import Millis
-from keep_storage.transaction import Transaction
+from keep_storage.errors import Reason
+from tests.refusing import refuse_next
 from tests.runtime.world import script
 
 pytestmark = pytest.mark.anyio
@@ -122,7 +120,7 @@ async def test_a_process_that_dies_at_any_save_loses_nothing_and_repeats_nothing
         if story.grant is not None:
             await box.keep.grant("flow", story.grant, by="ann")
         for operation, reason in story.refuses:
-            refuse_once(monkeypatch, operation, reason)
+            refuse_next(monkeypatch, operation, reason=reason)
         if not is_timed:
             await box.until_idle()
             box.crash_at(point, place)
@@ -143,15 +141,3 @@ async def test_a_process_that_dies_at_any_save_loses_nothing_and_repeats_nothing
         if story.paid and not is_timed:
             assert await box.statuses("flow", "in") == {"ann": "consumed"}
         box.check_invariants()
-
-
-def refuse_once(patch: pytest.MonkeyPatch, operation: type[ops.Operation[Any]], reason: Reason) -> None:
-    real, left = manager.OPERATIONS[operation], [reason]
-
-    def apply(tx: Transaction, given: Any, now: Millis) -> Any:
-        if left:
-            raise Rejected(left.pop(), "Refused on purpose.")
-        return real(tx, given, now)
-
-    apply.__name__ = real.__name__
-    patch.setitem(manager.OPERATIONS, operation, apply)

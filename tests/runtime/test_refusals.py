@@ -5,12 +5,10 @@ from typing import Any
 
 import pytest
 
-from keep_actors import Reason, Rejected
+from keep_actors import Reason
 from keep_actors.run.failures import CLASS_OF_REFUSAL, NOT_ADMITTED_REASONS
-from keep_storage import manager
 from keep_storage import operations as ops
-from keep_storage.ids import Millis
-from keep_storage.transaction import Transaction
+from tests.refusing import refuse_next
 from tests.runtime.fakes import Fake
 from tests.runtime.world import DAY, TimedBox, script, world
 
@@ -21,32 +19,6 @@ CONSUMER = script(mutate=PUT, next_="return {};")
 WITHOUT_NEXT = script(mutate=PUT)
 READS = "await c.fake.search({});"
 ITEM = 'await c.withItem("7", "T", async () => { if (!c.item.isDone) await c.fake.put({ text: "a" }); });'
-
-
-class Refusing:
-    """A storage that refuses an operation the next few times, for a reason that nobody expects there."""
-
-    def __init__(self, patch: pytest.MonkeyPatch) -> None:
-        self._patch = patch
-
-    def next(self, operation: type[ops.Operation[Any]], times: int = 1, reason: Reason = Reason.ID_TAKEN) -> list[str]:
-        """Refuse so many of these. Returns the refusals, as they come."""
-        real, refused = manager.OPERATIONS[operation], list[str]()
-
-        def apply(tx: Transaction, given: Any, now: Millis) -> Any:
-            if len(refused) < times:
-                refused.append(operation.__name__)
-                raise Rejected(reason, "Nobody expects this.")
-            return real(tx, given, now)
-
-        apply.__name__ = real.__name__
-        self._patch.setitem(manager.OPERATIONS, operation, apply)
-        return refused
-
-
-@pytest.fixture
-def storage(monkeypatch: pytest.MonkeyPatch) -> Refusing:
-    return Refusing(monkeypatch)
 
 
 @pytest.fixture(autouse=True)
@@ -80,14 +52,14 @@ WRITES: dict[str, tuple[type[ops.Operation[Any]], str]] = {
 
 @pytest.mark.parametrize("what", WRITES)
 async def test_a_refusal_that_nobody_expects_is_an_internal_failure_once_and_nothing_is_done_twice(
-    storage: Refusing, what: str
+    monkeypatch: pytest.MonkeyPatch, what: str
 ) -> None:
     operation, source = WRITES[what]
     fake = Fake()
     async with world(fake) as box:
-        refused = storage.next(operation)
+        refused = refuse_next(monkeypatch, operation)
         await happens(box, source)
-        assert refused == [operation.__name__]
+        assert len(refused) == 1
         if operation is not ops.ApplyMutation:
             # A call that was made is looked for and found at once; the rest a person sees to.
             assert [str(run.status) for run in await box.keep.runs("flow")] == ["failed:internal"]
@@ -100,12 +72,14 @@ async def test_a_refusal_that_nobody_expects_is_an_internal_failure_once_and_not
         assert fake.texts == ([] if "producer" in what else ["a"])
 
 
-async def test_a_run_whose_end_is_refused_too_stops_its_workflow_once_as_after_a_crash(storage: Refusing) -> None:
+async def test_a_run_whose_end_is_refused_too_stops_its_workflow_once_as_after_a_crash(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     fake = Fake()
     looks = fake.hang("reconcile")
     async with world(fake) as box:
-        storage.next(ops.ApplyMutation)
-        refused = storage.next(ops.UpdateHandlerRunStatus, times=2)
+        refuse_next(monkeypatch, ops.ApplyMutation)
+        refused = refuse_next(monkeypatch, ops.UpdateHandlerRunStatus, times=2)
         await happens(box, CONSUMER)
         assert len(refused) == 1
         [run] = await box.keep.runs("flow")
@@ -116,13 +90,15 @@ async def test_a_run_whose_end_is_refused_too_stops_its_workflow_once_as_after_a
         assert (fake.texts, await box.statuses("flow", "in")) == (["a"], {"a": "consumed"})
 
 
-async def test_whatever_the_reason_no_refusal_crashes_the_actor_or_is_tried_again_by_itself(storage: Refusing) -> None:
+async def test_whatever_the_reason_no_refusal_crashes_the_actor_or_is_tried_again_by_itself(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     fake, expected = Fake(), {*CLASS_OF_REFUSAL, *NOT_ADMITTED_REASONS}
     unexpected = [each for each in Reason if each not in expected]
     async with world(fake) as box:
         await box.keep.deploy(script(mutate=PUT))
         for reason in unexpected:
-            storage.next(ops.CreateMutation, reason=reason)
+            refuse_next(monkeypatch, ops.CreateMutation, reason=reason)
             await box.publish("flow", "in", str(reason))
             await box.until_idle()
             last, *before = await box.keep.runs("flow", limit=2)

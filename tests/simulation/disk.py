@@ -1,6 +1,6 @@
 """The database of a story: it outlives processes, fails when it is told to, and says what every commit changed."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from typing import Any, Final, Literal, NamedTuple
 
@@ -166,7 +166,7 @@ class _Torn:
     def __init__(self, tx: Transaction) -> None:
         self._tx = tx
         self._writes = 0
-        self.one, self.all = tx.one, tx.all
+        self.one, self.all, self.rows_changed = tx.one, tx.all, tx.rows_changed
         self.savepoint, self.release, self.undo = tx.savepoint, tx.release, tx.undo
 
     def run(self, query: str, params: SqlParams) -> None:
@@ -174,3 +174,7 @@ class _Torn:
         if self._writes > 2:
             raise StorageUnavailable("simulated: the disk is full now")
         self._tx.run(query, params)
+
+    def run_each(self, query: str, params: Iterable[SqlParams]) -> None:
+        for each in params:
+            self.run(query, each)

@@ -80,5 +80,6 @@ class Unforgetting:
 class KeepsAll:
     def __init__(self, right: Transaction) -> None:
         self._right = right
-        self.one, self.all, self.run = right.one, right.all, right.run
+        self.one, self.all, self.run, self.run_each = right.one, right.all, right.run, right.run_each
+        self.rows_changed = right.rows_changed
         self.savepoint, self.release, self.undo = right.savepoint, right.release, right.release

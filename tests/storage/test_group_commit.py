@@ -1,10 +1,22 @@
 """Many operations in one commit: one outcome each, all or nothing where that was asked for, and a journal of it."""
 
+from typing import Any
+
 import pytest
 
-from keep_storage import Reason, Rejected, Together
-from keep_storage.operations import CreateSession, Done, Operation, OperationRefused, PauseWorkflow, PublishEvents
-from tests.storage.world import WORKFLOW, World
+from keep_storage import Reason, Rejected, StorageUnavailable, Store, Together
+from keep_storage.operations import (
+    CreateSession,
+    CreateWorkflow,
+    Done,
+    Operation,
+    OperationRefused,
+    PauseWorkflow,
+    PublishEvents,
+)
+from keep_storage.sqlite import SqliteDatabase
+from keep_storage.transaction import Queries, Reader, SqlParams, Transaction
+from tests.storage.world import WORKFLOW, CountingClock, World
 
 
 def publish(world: World, message_id: str) -> PublishEvents:
@@ -40,6 +52,50 @@ def test_an_operation_that_raises_in_the_middle_is_undone_alone(world: World) ->
     assert world.states() == {"m1": "pending", "m2": "pending"}
 
 
+REFUSED_AT_ONCE = CreateSession("ses_2", "wf_none")
+REFUSED_HALF_DONE = Together((CreateWorkflow("wf_half", "half"), REFUSED_AT_ONCE))
+
+
+@pytest.mark.parametrize("bad", [REFUSED_AT_ONCE, REFUSED_HALF_DONE], ids=["at once", "half done"])
+def test_a_refusal_changes_nothing_about_the_others_of_its_batch(world: World, bad: Operation[Any]) -> None:
+    good: list[Operation[Any]] = [publish(world, "m1"), CreateSession("ses_1", WORKFLOW), PauseWorkflow(WORKFLOW)]
+    other = World(Store(SqliteDatabase.open(":memory:", now=0), CountingClock()))
+    alone = other.store.commit(good)
+
+    first, refused, *others = world.store.commit([good[0], bad, *good[1:]])
+
+    assert isinstance(refused, OperationRefused)
+    assert [first, *others] == alone, "the same answers, with the same times"
+    assert world.journal() == other.journal(), "the same entries, under the same numbers"
+    other.store.close()
+
+
+def test_savepoints_are_made_only_for_a_batch_of_which_something_must_be_undone() -> None:
+    database = Watched()
+    store = Store(database, lambda: 0)
+    store.commit([CreateWorkflow("wf_1", "one"), CreateWorkflow("wf_2", "two")])
+    assert database.said == ["begin", "commit"]
+
+    database.said.clear()
+    store.commit([CreateWorkflow("wf_3", "three"), REFUSED_AT_ONCE])
+    assert database.said == ["begin", "commit"]
+
+    database.said.clear()
+    store.commit([CreateWorkflow("wf_4", "four"), REFUSED_HALF_DONE])
+    again = ["begin", "savepoint", "release", "savepoint", "undo", "commit"]
+    assert database.said == ["begin", "rollback", *again]
+    store.close()
+
+
+def test_a_disk_that_fails_in_the_first_try_fails_the_batch_without_a_second() -> None:
+    database = Watched(is_full=True)
+    store = Store(database, lambda: 0)
+    with pytest.raises(StorageUnavailable):
+        store.commit([CreateWorkflow("wf_1", "one")])
+    assert database.said == ["begin", "rollback"]
+    store.close()
+
+
 def test_an_empty_batch_is_nothing(world: World) -> None:
     assert world.store.commit([]) == []
 
@@ -61,3 +117,59 @@ def test_every_operation_leaves_one_journal_entry_and_a_refused_one_none(world: 
     entries = world.journal()[before:]
     assert [entry.operation for entry in entries] == ["publish_events", "pause_workflow"]
     assert entries[1].changed == '{"status":["active","paused"],"by":"ada"}'
+
+
+class Watched:
+    """A database in memory that says how its transactions go."""
+
+    def __init__(self, *, is_full: bool = False) -> None:
+        self.said: list[str] = []
+        self._database = SqliteDatabase.open(":memory:", now=0)
+        self._is_full = is_full
+
+    def begin(self) -> Transaction:
+        self.said.append("begin")
+        return WatchedTransaction(self._database.begin(), self.said, is_full=self._is_full)
+
+    def commit(self) -> None:
+        self.said.append("commit")
+        self._database.commit()
+
+    def rollback(self) -> None:
+        self.said.append("rollback")
+        self._database.rollback()
+
+    def queries(self) -> Queries:
+        return self._database.queries()
+
+    def reader(self) -> Reader:
+        return self._database.reader()
+
+    def close(self) -> None:
+        self._database.close()
+
+
+class WatchedTransaction:
+    def __init__(self, tx: Transaction, said: list[str], *, is_full: bool) -> None:
+        self._tx = tx
+        self._said = said
+        self._is_full = is_full
+        self.one, self.all, self.rows_changed = tx.one, tx.all, tx.rows_changed
+        self.run_each = tx.run_each
+
+    def run(self, query: str, params: SqlParams) -> None:
+        if self._is_full:
+            raise StorageUnavailable("the disk is full")
+        self._tx.run(query, params)
+
+    def savepoint(self) -> None:
+        self._said.append("savepoint")
+        self._tx.savepoint()
+
+    def release(self) -> None:
+        self._said.append("release")
+        self._tx.release()
+
+    def undo(self) -> None:
+        self._said.append("undo")
+        self._tx.undo()
