@@ -398,6 +398,7 @@ class MeteredReader:
     """A reader whose snapshots are timed."""
 
     def __init__(self, reader: Reader, meter: Meter) -> None:
+        self.kept = reader.kept
         self._reader = reader
         self._meter = meter
 

@@ -90,6 +90,7 @@ class RecordingTransaction:
     """A transaction that records its statements."""
 
     def __init__(self, transaction: Transaction, steps: list[Step]) -> None:
+        self.kept = transaction.kept
         self._transaction = transaction
         self._steps = steps
 

@@ -37,7 +37,7 @@ def amend_result(tx: Transaction, op: AmendResult, now: Millis) -> Change[Mutati
     )
     mutation_rows.save_mutation(tx, amended)
     if run.kind is HandlerKind.CONSUMER:
-        rows.set_outcome(tx, run.id, run.phase, run.mutation_outcome, op.result, "")
+        rows.set_outcome(tx, replace(run, mutation_result=op.result, skip_reason=""))
     return changed(
         amended,
         run.workflow_id,

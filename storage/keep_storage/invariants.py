@@ -1,11 +1,16 @@
 """The promises that hold after every commit, checked. Each is a query that must return nothing."""
 
-from typing import NamedTuple
+from collections.abc import Mapping
+from typing import Final, NamedTuple
 
+from keep_storage.model import Mutation, Run, Workflow
+from keep_storage.records import decode
 from keep_storage.statements import invariants
 from keep_storage.transaction import Queries
 
 ROWS_SHOWN_MAX = 5
+
+_BY_ID: Final[Mapping[type, str]] = {Workflow: "workflow_by_id", Run: "run_by_id", Mutation: "mutation_by_id"}
 
 
 class Broken(NamedTuple):
@@ -30,4 +35,12 @@ def check(q: Queries, *, deep: bool) -> list[Broken]:
         rows = q.all(name, {})
         if rows:
             broken.append(Broken(name, statement.purpose, rows))
+    untrue: list[tuple[object, ...]] = [(row,) for row in q.kept.all() if not _is_true(q, row)]
+    if untrue:
+        broken.append(Broken("kept_rows_are_true", "A row that the writer keeps is as it is in its table.", untrue))
     return broken
+
+
+def _is_true(q: Queries, kept: Workflow | Run | Mutation) -> bool:
+    found = q.one(_BY_ID[type(kept)], {"id": kept.id})
+    return found is not None and decode(type(kept), found) == kept

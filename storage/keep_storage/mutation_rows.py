@@ -1,12 +1,12 @@
 """Typed access to mutations, approvals and items. Decides nothing; only the operations call what writes."""
 
 from keep_storage.model import Approval, Item, Json, Mutation
-from keep_storage.records import as_params, find, find_all, one_or_all
+from keep_storage.records import as_params, find, find_all, find_by_id, one_or_all
 from keep_storage.transaction import Queries, Transaction
 
 
 def mutation(q: Queries, mutation_id: str) -> Mutation | None:
-    return find(q, Mutation, "mutation_by_id", {"id": mutation_id})
+    return find_by_id(q, Mutation, "mutation_by_id", mutation_id)
 
 
 def mutation_by_identity(q: Queries, identity_key: str) -> Mutation | None:
@@ -21,11 +21,15 @@ def mutation_of_older_identity(q: Queries, item: Item, connector: str, method: s
 
 def insert_mutation(tx: Transaction, mutation: Mutation) -> bool:
     """False if there is already a mutation with this id."""
-    return tx.one("insert_mutation", as_params(mutation)) is not None
+    is_new = tx.one("insert_mutation", as_params(mutation)) is not None
+    if is_new:
+        tx.kept.keep(mutation)
+    return is_new
 
 
 def save_mutation(tx: Transaction, mutation: Mutation) -> None:
     tx.run("save_mutation", as_params(mutation))
+    tx.kept.keep(mutation)
 
 
 def unsettled_mutation_of_run(q: Queries, run_id: str) -> Mutation | None:

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from keep_storage.kept import K
 from keep_storage.model import Record
 from keep_storage.transaction import Queries, Row, SqlParams
 
@@ -48,6 +49,17 @@ def decode(struct: type[A], row: Row) -> A:
 def find(q: Queries, struct: type[R], query: str, params: SqlParams) -> R | None:
     row = q.one(query, params)
     return None if row is None else decode(struct, row)
+
+
+def find_by_id(q: Queries, struct: type[K], query: str, row_id: str) -> K | None:
+    """A row of one of the tables that the writer keeps."""
+    row = q.kept.find(struct, row_id)
+    if row is None:
+        found = q.one(query, {"id": row_id})
+        if found is not None:
+            row = decode(struct, found)
+            q.kept.keep(row)
+    return row
 
 
 def find_all(q: Queries, struct: type[R], query: str, params: SqlParams) -> list[R]:

@@ -14,8 +14,6 @@ from keep_storage.model import (
     HandlerKind,
     Json,
     MaintenanceTask,
-    MutationOutcome,
-    Phase,
     Run,
     ScriptVersion,
     Session,
@@ -25,14 +23,14 @@ from keep_storage.model import (
     Workflow,
     WorkflowStatus,
 )
-from keep_storage.records import as_params, decode, find, find_all, one_or_all
+from keep_storage.records import as_params, decode, find, find_all, find_by_id, one_or_all
 from keep_storage.transaction import Queries, Transaction
 
 # Workflows, scripts, handlers, topics.
 
 
 def workflow(q: Queries, workflow_id: str) -> Workflow | None:
-    return find(q, Workflow, "workflow_by_id", {"id": workflow_id})
+    return find_by_id(q, Workflow, "workflow_by_id", workflow_id)
 
 
 def insert_workflow(tx: Transaction, workflow: Workflow) -> None:
@@ -41,6 +39,7 @@ def insert_workflow(tx: Transaction, workflow: Workflow) -> None:
 
 def save_workflow(tx: Transaction, workflow: Workflow) -> None:
     tx.run("save_workflow", as_params(workflow))
+    tx.kept.keep(workflow)
 
 
 def workflow_by_name(q: Queries, name: str) -> Workflow | None:
@@ -266,37 +265,54 @@ def admission(q: Queries, session_id: str, handler: str) -> Admission | None:
 
 
 def run(q: Queries, run_id: str) -> Run | None:
-    return find(q, Run, "run_by_id", {"id": run_id})
+    return find_by_id(q, Run, "run_by_id", run_id)
 
 
 def insert_run(tx: Transaction, run: Run) -> bool:
     """False if there is already a run with this id."""
-    return tx.one("insert_run", as_params(run)) is not None
+    is_new = tx.one("insert_run", as_params(run)) is not None
+    if is_new:
+        tx.kept.keep(run)
+    return is_new
 
 
 def save_run(tx: Transaction, run: Run) -> None:
     tx.run("save_run", as_params(run))
+    tx.kept.keep(run)
 
 
-def set_phase(tx: Transaction, run_id: str, phase: Phase) -> None:
-    tx.run("set_phase", {"id": run_id, "phase": phase})
+def set_phase(tx: Transaction, run: Run) -> None:
+    """Write its phase. The rest of it is as it was."""
+    tx.run("set_phase", {"id": run.id, "phase": run.phase})
+    tx.kept.keep(run)
 
 
 def set_prepared(tx: Transaction, run: Run) -> None:
-    tx.run("set_prepared", as_params(run))
+    """Write its phase and what `prepare` returned. The rest of it is as it was."""
+    tx.run(
+        "set_prepared",
+        {
+            "id": run.id,
+            "phase": run.phase,
+            "title": run.title,
+            "reserved_count": run.reserved_count,
+            "prepare_result": run.prepare_result,
+        },
+    )
+    tx.kept.keep(run)
 
 
-def set_outcome(
-    tx: Transaction, run_id: str, phase: Phase, outcome: MutationOutcome, result: Json | None, skip_reason: str
-) -> None:
+def set_outcome(tx: Transaction, run: Run) -> None:
+    """Write its phase and the outcome of its mutation. The rest of it is as it was."""
     settled = {
-        "id": run_id,
-        "phase": phase,
-        "mutation_outcome": outcome,
-        "mutation_result": result,
-        "skip_reason": skip_reason,
+        "id": run.id,
+        "phase": run.phase,
+        "mutation_outcome": run.mutation_outcome,
+        "mutation_result": run.mutation_result,
+        "skip_reason": run.skip_reason,
     }
     tx.run("set_outcome", settled)
+    tx.kept.keep(run)
 
 
 def retry_of(q: Queries, run_id: str) -> str | None:
@@ -307,6 +323,7 @@ def retry_of(q: Queries, run_id: str) -> str | None:
 
 def unpark(tx: Transaction, run_id: str) -> None:
     tx.run("unpark", {"id": run_id})
+    tx.kept.forget(Run, run_id)
 
 
 def doubt_that_stops(q: Queries, workflow_id: str) -> Run | None:

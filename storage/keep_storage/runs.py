@@ -187,8 +187,9 @@ def update_consumer_phase(tx: Transaction, op: UpdateConsumerPhase, now: Millis)
     if op.prepare_result is not None or op.reservations or op.title or op.wake_at is not None:
         reject(Reason.PHASE_TAKES_NO_PREPARE_RESULT, f"Run {run.id!r} takes a PrepareResult only as `prepared`.")
     _may_enter(tx, run, op.phase)
-    rows.set_phase(tx, run.id, op.phase)
-    return changed(replace(run, phase=op.phase), run.workflow_id, run.id, phase=[run.phase, op.phase])
+    moved = replace(run, phase=op.phase)
+    rows.set_phase(tx, moved)
+    return changed(moved, run.workflow_id, run.id, phase=[run.phase, op.phase])
 
 
 def _may_enter(q: Queries, run: Run, phase: Phase) -> None:

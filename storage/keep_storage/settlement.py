@@ -116,7 +116,10 @@ def settle(
     held = disposition(Phase.MUTATED, outcome, settled.status)
     if run.kind is HandlerKind.CONSUMER:
         why = settled.resolved_why if outcome is MutationOutcome.SKIPPED else ""
-        rows.set_outcome(tx, run.id, Phase.MUTATED, outcome, settled.result, why)
+        mutated = replace(
+            run, phase=Phase.MUTATED, mutation_outcome=outcome, mutation_result=settled.result, skip_reason=why
+        )
+        rows.set_outcome(tx, mutated)
         if held is Disposition.RELEASE:
             event_rows.release_events(tx, run.id, now)
             rows.look_again(tx, run, now)

@@ -14,6 +14,7 @@ import apsw
 from keep_storage import statements
 from keep_storage.errors import StorageCorrupt, StorageError, StorageLost, StorageUnavailable
 from keep_storage.ids import Millis
+from keep_storage.kept import Kept, nothing_kept
 from keep_storage.schema import APPLICATION_ID, another_schema, foreign_in, schema_version
 from keep_storage.transaction import Reader, Row, SqlParams, Transaction
 from keep_storage.wary import TOO_MUCH, Allowance, refuse_what_is_no_file, size_of
@@ -99,7 +100,8 @@ def _explain(error: apsw.Error, path: str) -> Exception:
 class _Connection:
     """Named queries on one connection."""
 
-    def __init__(self, connection: apsw.Connection, path: str) -> None:
+    def __init__(self, connection: apsw.Connection, path: str, kept: Kept | None = None) -> None:
+        self.kept = kept or nothing_kept()
         self._connection = connection
         self._path = path
         cursor = connection.cursor()
@@ -142,6 +144,7 @@ class _Connection:
         self._plain("RELEASE operation")
 
     def undo(self) -> None:
+        self.kept.clear()
         self._plain("ROLLBACK TO operation")
         self._plain("RELEASE operation")
 
@@ -221,7 +224,7 @@ class SqliteDatabase:
         self._connection = connection
         self._path = path
         _make_views(connection)
-        self._queries = _Connection(connection, path)
+        self._queries = _Connection(connection, path, Kept())
         self._unfenced = False
 
     @classmethod
@@ -249,7 +252,8 @@ class SqliteDatabase:
     def begin(self) -> Transaction:
         if self._unfenced:
             self._make_sure_it_failed("An earlier commit failed.")
-        self.rollback()
+        if self._connection.in_transaction:
+            self.rollback()
         with _translated(self._path):
             self._connection.execute("BEGIN IMMEDIATE")
         return self._queries
@@ -264,6 +268,7 @@ class SqliteDatabase:
             raise failure from error
 
     def rollback(self) -> None:
+        self._queries.kept.clear()
         # SQLite rolls back by itself when the disk fails; rolling back again would hide the first error.
         if self._connection.in_transaction:
             with _translated(self._path):

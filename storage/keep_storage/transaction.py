@@ -7,12 +7,17 @@ from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
+from keep_storage.kept import Kept
+
 Row = tuple[Any, ...]
 SqlParams = Mapping[str, Any]
 
 
 class Queries(Protocol):
     """Named queries against one consistent view."""
+
+    kept: Kept
+    """Rows that need not be read: of the one writer. Others keep nothing."""
 
     def one(self, query: str, params: SqlParams) -> Row | None:
         """The first row, or nothing."""

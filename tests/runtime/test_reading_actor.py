@@ -45,6 +45,7 @@ class Unsteady:
         self.failures = failures
         self.one = reader.one
         self.all = reader.all
+        self.kept = reader.kept
         self.close = reader.close
         self._reader = reader
 

@@ -166,6 +166,7 @@ class _Torn:
     def __init__(self, tx: Transaction) -> None:
         self._tx = tx
         self._writes = 0
+        self.kept = tx.kept
         self.one, self.all, self.rows_changed = tx.one, tx.all, tx.rows_changed
         self.savepoint, self.release, self.undo = tx.savepoint, tx.release, tx.undo
 

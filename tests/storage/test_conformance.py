@@ -81,5 +81,5 @@ class KeepsAll:
     def __init__(self, right: Transaction) -> None:
         self._right = right
         self.one, self.all, self.run, self.run_each = right.one, right.all, right.run, right.run_each
-        self.rows_changed = right.rows_changed
+        self.rows_changed, self.kept = right.rows_changed, right.kept
         self.savepoint, self.release, self.undo = right.savepoint, right.release, right.release

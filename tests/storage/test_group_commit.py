@@ -96,6 +96,17 @@ def test_a_disk_that_fails_in_the_first_try_fails_the_batch_without_a_second() -
     store.close()
 
 
+def test_what_a_failed_batch_would_have_changed_is_not_believed() -> None:
+    database = Watched()
+    store = Store(database, lambda: 0)
+    store.commit([CreateWorkflow("wf_1", "one"), CreateSession("ses_1", "wf_1")])
+    database.is_full = True
+    with pytest.raises(StorageUnavailable):
+        store.commit([CreateSession("ses_2", "wf_1"), CreateWorkflow("wf_2", "two")])
+    assert list(store.queries().kept.all()) == []
+    store.close()
+
+
 def test_an_empty_batch_is_nothing(world: World) -> None:
     assert world.store.commit([]) == []
 
@@ -125,11 +136,11 @@ class Watched:
     def __init__(self, *, is_full: bool = False) -> None:
         self.said: list[str] = []
         self._database = SqliteDatabase.open(":memory:", now=0)
-        self._is_full = is_full
+        self.is_full = is_full
 
     def begin(self) -> Transaction:
         self.said.append("begin")
-        return WatchedTransaction(self._database.begin(), self.said, is_full=self._is_full)
+        return WatchedTransaction(self._database.begin(), self.said, is_full=self.is_full)
 
     def commit(self) -> None:
         self.said.append("commit")
@@ -155,7 +166,7 @@ class WatchedTransaction:
         self._said = said
         self._is_full = is_full
         self.one, self.all, self.rows_changed = tx.one, tx.all, tx.rows_changed
-        self.run_each = tx.run_each
+        self.run_each, self.kept = tx.run_each, tx.kept
 
     def run(self, query: str, params: SqlParams) -> None:
         if self._is_full:
