@@ -17,7 +17,6 @@ class StartRun(msgspec.Struct, frozen=True):
     """Run this handler now."""
 
     handler: str
-    kind: HandlerKind
     trigger: str
 
 
@@ -51,7 +50,6 @@ class Rest(msgspec.Struct, frozen=True):
     """There is nothing to do before `until`; None: before somebody says so."""
 
     until: Millis | None
-    why: str = ""
 
 
 SideTask: TypeAlias = Reconcile | ExpireApproval | Repair
@@ -75,8 +73,8 @@ def plan(snapshot: Snapshot, now: Millis, *, repairs_max: int = 0) -> PlannedSte
     if tasks and tasks[0][0] <= now:
         return tasks[0][1]
     later = [at for at, _ in tasks[:1]]
-    if why := blocked(snapshot.workflow):
-        return Rest(min(later, default=None), why)
+    if is_blocked(snapshot.workflow):
+        return Rest(min(later, default=None))
     if snapshot.retry_run_id is not None:
         assert snapshot.retry_handler is not None, "a retry is of a run of some handler"
         waits = _waits(snapshot, snapshot.retry_handler)
@@ -84,12 +82,12 @@ def plan(snapshot: Snapshot, now: Millis, *, repairs_max: int = 0) -> PlannedSte
             return StartRetry(snapshot.retry_run_id, snapshot.retry_handler)
         later.append(waits)
         if snapshot.workflow.pending_retry_run_id is not None:
-            return Rest(min(later), "waits before it tries again")
+            return Rest(min(later))
     times = [(handler, due_at(handler)) for handler in snapshot.handlers]
     due = [handler for handler, at in times if at is not None and at <= now]
     if due:
         first = min(due, key=_rank)
-        return StartRun(first.name, first.kind, _trigger(first))
+        return StartRun(first.name, _trigger(first))
     return Rest(min([*later, *(at for _, at in times if at is not None)], default=None))
 
 
@@ -106,13 +104,9 @@ def _side_tasks(snapshot: Snapshot, repairs_max: int) -> list[tuple[Millis, Side
     return sorted(tasks, key=lambda each: each[0])
 
 
-def blocked(workflow: Workflow) -> str:
-    """Why nothing may run in this workflow; empty if it may."""
-    if workflow.status is not WorkflowStatus.ACTIVE:
-        return f"the workflow is {workflow.status}"
-    if workflow.error:
-        return f"waits for a person: {workflow.error}"
-    return "the script is under repair" if workflow.maintenance else ""
+def is_blocked(workflow: Workflow) -> bool:
+    """No handler of this workflow may run: it is not active, waits for a person, or its script is under repair."""
+    return workflow.status is not WorkflowStatus.ACTIVE or bool(workflow.error) or workflow.maintenance
 
 
 def due_at(handler: HandlerView) -> Millis | None:

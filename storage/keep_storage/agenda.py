@@ -49,7 +49,6 @@ class Snapshot(msgspec.Struct, frozen=True):
     workflow: Workflow
     handlers: tuple[HandlerView, ...]
     """Those that the active script declares, by name."""
-    active_run_id: str | None
     open_session_id: str | None
     parked: int
     """How many runs of its consumers are parked."""
@@ -84,13 +83,12 @@ def snapshot(q: Queries, workflow_id: str) -> Snapshot | None:
         return None
     found = q.all("handlers_at_work", {"workflow_id": workflow_id})
     owner = decode(Workflow, row[:-8])
-    active_run_id, open_session_id, parked, retry_run_id, *first = row[-8:]
+    _active_run_id, open_session_id, parked, retry_run_id, *first = row[-8:]
     approval_expires_at, approval_id, reconcile_at, reconcile_id = first
     retried = run(q, retry_run_id) if retry_run_id is not None else None
     return Snapshot(
         workflow=owner,
         handlers=tuple(map(_view, found)),
-        active_run_id=active_run_id,
         open_session_id=open_session_id,
         parked=parked,
         retry_run_id=retry_run_id,

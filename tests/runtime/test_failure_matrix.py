@@ -423,7 +423,7 @@ def test_the_storage_takes_it_as_the_matrix_says(cell: Cell) -> None:
     how, _, then = cell.next.partition(", then ")
     assert isinstance(step(model, model.clock.now), Rest)
     now = unblock(model, how, run)
-    expected = StartRetry(run.id, "file") if then == "next" else StartRun("file", HandlerKind.CONSUMER, "event")
+    expected = StartRetry(run.id, "file") if then == "next" else StartRun("file", "event")
     assert step(model, now) == expected
     model.check()
 
@@ -451,7 +451,7 @@ def test_a_run_that_a_crash_finds_prepared_lets_go_of_its_events_and_counts_as_n
         {"a": "pending"},
         0,
     )
-    assert step(model, model.clock.now) == StartRun("file", HandlerKind.CONSUMER, "event")
+    assert step(model, model.clock.now) == StartRun("file", "event")
 
 
 # Definite failures of a mutation.

@@ -36,7 +36,7 @@ def _questions(snapshot: Snapshot) -> list[Millis]:
 def _first_run(snapshot: Snapshot) -> Millis | None:
     if not _nothing_stops(snapshot):
         return None
-    if snapshot.active_run_id or snapshot.open_session_id:
+    if snapshot.open_session_id:
         return 0
     times = [at for each in snapshot.handlers for at in _times(each)]
     if snapshot.retry_handler:
