@@ -50,6 +50,11 @@ class InspectedScript(msgspec.Struct, frozen=True):
         """The name of its workflow; empty if it declares none."""
         return _name_of(self.inspection)
 
+    @property
+    def lines(self) -> list[str]:
+        """The problems, one line each: the place, the problem and a hint."""
+        return [_line(problem) for problem in self.problems]
+
     def declared(self) -> StoredDeclaration:
         """The script's declaration, to be stored. Raises `DeployRefused` with the problems, if there are any."""
         if self.problems:
@@ -65,7 +70,7 @@ async def inspected(
     policy_of: Callable[[str], Policy],
     now: Millis,
 ) -> InspectedScript:
-    """Inspect a script and judge it as a deployment does.
+    """Inspect a script and judge it: the one way for deployments, repairs, checks and dry runs.
 
     Without `methods` all connector methods are taken to exist, and judged by their verbs. `policy_of` returns the
     policy of the workflow with that name.
@@ -74,13 +79,6 @@ async def inspected(
     if methods is None:
         methods = {use.name: "read" for use in inspection.uses}
     return judged(inspection, methods, timezone, policy_of(_name_of(inspection)), now)
-
-
-def checked(
-    inspection: Inspection, methods: Mapping[str, MethodKind], timezone: str, policy: Policy, now: Millis
-) -> StoredDeclaration:
-    """The script's declaration, if it may be deployed. Raises `DeployRefused` with every problem."""
-    return judged(inspection, methods, timezone, policy, now).declared()
 
 
 def judged(

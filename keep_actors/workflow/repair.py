@@ -6,13 +6,14 @@ Runs outside the mailbox, like a run. Returns the operations that write the resu
 import msgspec
 from msgspec.structs import replace
 
+from keep_actors.authoring.admission import inspected
 from keep_actors.host.host import Host
 from keep_actors.kernel.foreign_code import Raised, Returned, TimedOut, carry_out, described
 from keep_actors.maintenance import Maintainer, MethodInfo, Proposal, RepairFailed, RepairTask, problems_of
 from keep_actors.permissions import Envelope
 from keep_actors.policy import Policy
 from keep_actors.run.effects import Writes
-from keep_actors.script import Script, StoredDeclaration
+from keep_actors.script import Script
 from keep_actors.workflow import deployment
 from keep_sandbox.declaration import Declaration
 from keep_storage import reads
@@ -118,25 +119,26 @@ async def _judged(
     proposal: Proposal,
 ) -> Writes:
     """A proposal is untrusted: it becomes the next minor version only if nothing speaks against it."""
-    inspection = await host.pool.inspect(proposal.source, host.catalog.kinds())
+    # A repair while a connector is away does not forget it.
+    kinds, now = {**script.methods, **host.catalog.kinds()}, host.time.now()
+    proposed = await inspected(host.pool, proposal.source, kinds, workflow.timezone, host.policy_of, now)
+    inspection = proposed.inspection
     problems = problems_of(
         script.declaration, inspection, allowed, old_source=script.source, new_source=proposal.source
     )
     if proposal.source in failure.dropped:
         problems.append("a person has seen this very script and did not want it")
-    if problems or inspection.declaration is None:
+    # The rules for repairs say more about a problem than those for all scripts, and cover nearly all of them.
+    if problems := problems or proposed.lines:
         return _refused(host, workflow, failure, policy, "; ".join(problems))
-    version_id, latest = host.ids.new("ver"), failure.latest
-    kinds = host.catalog.kinds()
-    # A repair while a connector is away does not forget it.
-    declared = StoredDeclaration.of(inspection, {**script.methods, **kinds}).encoded()
+    version_id, latest, declared = host.ids.new("ver"), failure.latest, proposed.declared()
     # By the author of what it repairs: it stays under their grants, and validation keeps it within them.
     number, author = (latest.major, latest.minor + 1), failure.version.author
-    add = AddScriptVersion(version_id, workflow.id, *number, proposal.source, declared, author)
-    new_calls = {use.name for use in inspection.uses if kinds.get(use.name) == "mutation"} - set(script.uses)
-    if new_calls or _needs_a_person(proposal, script.declaration, inspection.declaration, policy):
+    add = AddScriptVersion(version_id, workflow.id, *number, proposal.source, declared.encoded(), author)
+    new_calls = {use.name for use in inspection.uses if kinds[use.name] == "mutation"} - set(script.uses)
+    if new_calls or _needs_a_person(proposal, script.declaration, declared.declaration, policy):
         return (add, HoldProposal(workflow.id, version_id, proposal.note))
-    activate = deployment.activation(version_id, inspection.declaration, workflow, host.time.now())
+    activate = deployment.activation(version_id, declared.declaration, workflow, now)
     return (add, replace(activate, is_repair=True), ExitMaintenanceMode(workflow.id, by="maintainer", by_person=False))
 
 

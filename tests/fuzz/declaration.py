@@ -5,7 +5,7 @@ import json
 import msgspec
 from hypothesis import strategies as st
 
-from keep_actors.authoring.admission import DeployRefused, checked
+from keep_actors.authoring.admission import DeployRefused, judged
 from keep_actors.policy import Policy
 from keep_sandbox import Limits
 from keep_sandbox.declaration import PROBLEMS_SHOWN_MAX
@@ -127,7 +127,7 @@ def check(text: str) -> None:
         return
     assert max(len(told.problems), len(told.warnings)) <= PROBLEMS_SHOWN_MAX
     try:
-        declared = checked(told, {}, "UTC", Policy(), NOW)
+        declared = judged(told, {}, "UTC", Policy(), NOW).declared()
     except DeployRefused:
         return
     declaration = declared.declaration
