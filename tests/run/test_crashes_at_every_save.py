@@ -9,40 +9,22 @@ from typing import Any
 
 import pytest
 
-from keep_actors import Connector, Grant, mutation, read
-from keep_actors.connectors import Applied, MutationCall, NotApplied, Retry
+from keep_actors import Grant
 from keep_actors.run.machine import SAVES
 from keep_actors.run.state import At
-from keep_actors.testing import Box, Fake, Point, Step, cannot_tell, lose_the_answer
+from keep_actors.testing import Box, Point, Step, cannot_tell, lose_the_answer
 from keep_storage import operations as ops
 from keep_storage.errors import Reason
+from tests.bank import fake_bank
 from tests.refusing import refuse_next
 from tests.runtime.world import script
 
 pytestmark = pytest.mark.anyio
 
 
-class Bank(Connector):
-    """Faked: never called."""
-
-    name = "bank"
-
-    @read
-    async def balance(self) -> int:
-        raise AssertionError("the real one was called")
-
-    @mutation
-    async def pay(self, to: str) -> str:
-        raise AssertionError(f"the real one was called: {to}")
-
-    @pay.reconcile
-    async def paid(self, call: MutationCall) -> Applied | NotApplied | Retry:
-        raise AssertionError(f"the real one was called: {call}")
-
-
 PAYS = script(mutate="await c.bank.pay({ to: prepared.data.id });", next_="return { last: result.result };")
 THROWS = script(mutate='throw new Error("no");')
-PRODUCES = script(producer="await c.bank.balance(); return 1;")
+PRODUCES = script(producer='await c.bank.balance({ account: "ours" }); return 1;')
 SWEEPS = script(job='await c.withItem("7", "T", async () => { if (!c.item.isDone) await c.bank.pay({ to: "ann" }); });')
 
 
@@ -106,7 +88,7 @@ async def test_a_process_that_dies_at_any_save_loses_nothing_and_repeats_nothing
     place: At, point: Point, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     story = STORIES[place]
-    fake = Fake(Bank, answers={"pay": "paid", "balance": 1})
+    fake = fake_bank()
     if story.plan:
         fake.plan("pay", *story.plan)
     if story.checks:

@@ -16,7 +16,7 @@ import anyio
 import pytest
 from anyio.lowlevel import checkpoint
 
-from keep_actors import Connector, Keep, mutation, read
+from keep_actors import Connector, Keep
 from keep_actors.connectors import Catalog, Transient, Uncertain
 from keep_actors.host.reading_actor import ReadingActor, ReadingRef
 from keep_actors.host.storage_actor import Apply, StorageActor, StorageRef
@@ -40,7 +40,7 @@ from keep_storage.operations import (
     Together,
 )
 from keep_storage.transaction import Queries
-from tests.runtime.fakes import Fake, Hang, applies_and_raises, raises
+from tests.runtime.fakes import Attempt, Fake, Hang, applies_and_raises, raises
 from tests.runtime.world import DAY, MINUTE, START, Opened, TimedBox, left_in, opened, script, world
 
 pytestmark = pytest.mark.anyio
@@ -262,7 +262,7 @@ export default Keep.workflow({
     poll: {
       schedule: { interval: "30d" },
       async handler(ctx) {
-        for (const id of await ctx.outside.look({}))
+        for (const id of await ctx.fake.search({}))
           await ctx.publish("in", { messageId: id, title: `Event ${id}`, payload: id });
       },
     },
@@ -287,7 +287,7 @@ export default Keep.workflow({
         if (!event) return { reservations: [] };
         return { reservations: [{ topic: "out", ids: [event.messageId] }], data: { id: event.payload, state } };
       },
-      async mutate(ctx, prepared) { await ctx.outside.add({ text: prepared.data.id }); },
+      async mutate(ctx, prepared) { await ctx.fake.add({ text: prepared.data.id }); },
       async next(ctx, prepared) { return (prepared.data.state ?? 0) + 1; },
     }),
   },
@@ -295,34 +295,26 @@ export default Keep.workflow({
 """
 
 
-class Outside(Connector):
+def slow(seed: int, *polled: str) -> Fake:
     """Takes its time, before and after what it does: whoever is cancelled may be cancelled at either side of it."""
+    fake, rng = Fake(), random.Random(seed)
 
-    name = "outside"
-
-    def __init__(self, seed: int, *polled: str) -> None:
-        self.effects: list[str] = []
-        self._polled = polled
-        self._rng = random.Random(seed)
-
-    @read
-    async def look(self) -> list[str]:
-        await self._dawdle()
-        return list(self._polled)
-
-    @mutation
-    async def add(self, text: str) -> str:
-        await self._dawdle()
-        self.effects.append(text)
-        await self._dawdle()
-        return text
-
-    async def _dawdle(self) -> None:
-        for _ in range(self._rng.randint(0, 12)):
+    async def dawdle() -> None:
+        for _ in range(rng.randint(0, 12)):
             await checkpoint()
 
+    async def step(attempt: Attempt) -> Any:
+        await dawdle()
+        result = attempt.do()
+        await dawdle()
+        return result
 
-async def questions(box: Assembly, outside: Outside) -> list[Ask]:
+    fake.answer("search", list(polled))
+    fake.otherwise = lambda _: step
+    return fake
+
+
+async def questions(box: Assembly, fake: Fake) -> list[Ask]:
     """What a person who can look outside answers to all that waits for one: yes, and the truth."""
     keep, workflow = box.keep, await box.keep.workflow("flow")
     unsettled = await box.reading.read(lambda q: reads.unsettled_mutations(q, workflow.id))
@@ -330,8 +322,9 @@ async def questions(box: Assembly, outside: Outside) -> list[Ask]:
     for doubt in (each for each in unsettled if each.status is MutationStatus.INDETERMINATE):
         [held] = (await keep.explain(doubt.run_id)).selected
         assert held.status == "reserved"
-        if held.message_id in outside.effects:
-            answers.append(partial(keep.resolve, doubt.id, "happened", by="ann", result=held.message_id))
+        if held.message_id in fake.texts:
+            entry = {"id": held.message_id, "text": held.message_id}
+            answers.append(partial(keep.resolve, doubt.id, "happened", by="ann", result=entry))
         else:
             answers.append(partial(keep.resolve, doubt.id, "did_not_happen", by="ann"))
     assert len(answers) == len(unsettled), "what is not settled waits for a person"
@@ -341,9 +334,9 @@ async def questions(box: Assembly, outside: Outside) -> list[Ask]:
 class Story:
     """What happens to one workflow while lightning strikes, to its end."""
 
-    def __init__(self, box: Assembly, outside: Outside, lightning: Lightning) -> None:
+    def __init__(self, box: Assembly, fake: Fake, lightning: Lightning) -> None:
         self._box = box
-        self._outside = outside
+        self._fake = fake
         self._lightning = lightning
 
     async def begin(self, *people: Callable[[], Coroutine[Any, Any, None]]) -> None:
@@ -358,7 +351,7 @@ class Story:
     async def end(self) -> None:
         """Answer until nothing is asked any more. It still strikes, though not for ever."""
         rounds = 0
-        while answers := await questions(self._box, self._outside):
+        while answers := await questions(self._box, self._fake):
             rounds += 1
             self._lightning.on = rounds < 20
             for answer in answers:
@@ -397,10 +390,10 @@ NEVER_GIVE_UP = RestartPolicy(restarts_max=10**6)
 async def test_an_actor_that_crashes_anywhere_loses_nothing_and_repeats_nothing(seed: int) -> None:
     lightning = Lightning(seed, share=random.Random(seed).choice([0.1, 0.15, 0.2]))
     polled, published = ["p1", "p2"], ["e1", "e2", "e3", "e4"]
-    outside = Outside(seed, *polled)
-    async with assembled(outside, strike=lightning, restart=NEVER_GIVE_UP) as box:
+    fake = slow(seed, *polled)
+    async with assembled(fake, strike=lightning, restart=NEVER_GIVE_UP) as box:
         await box.keep.deploy(TWO_STEPS)
-        story = Story(box, outside, lightning)
+        story = Story(box, fake, lightning)
         publishes = (partial(box.publish, "flow", "in", each, payload=each) for each in published)
         await story.begin(*(partial(insist, each) for each in publishes))
         await story.end()
@@ -408,7 +401,7 @@ async def test_an_actor_that_crashes_anywhere_loses_nothing_and_repeats_nothing(
         everything = {*polled, *published}
         for topic in ("in", "out"):
             assert await box.statuses("flow", topic) == dict.fromkeys(everything, "consumed")
-        assert Counter(outside.effects) == Counter(everything)
+        assert Counter(fake.texts) == Counter(everything)
         filed = [run for run in await box.runs("flow", "file") if run.status is RunStatus.COMMITTED]
         assert [run.output_state for run in filed] == [str(count) for count in range(1, len(everything) + 1)]
 
@@ -416,9 +409,9 @@ async def test_an_actor_that_crashes_anywhere_loses_nothing_and_repeats_nothing(
 @pytest.mark.parametrize("seed", SEEDS[:8])
 async def test_whatever_people_do_while_it_crashes_every_event_is_filed_once_or_skipped(seed: int) -> None:
     rng, lightning = random.Random(seed), Lightning(seed, share=0.05)
-    outside = Outside(seed, "p1", "p2")
+    fake = slow(seed, "p1", "p2")
     events = ["e1", "e2", "e3", "e4", "e5"]
-    async with assembled(outside, strike=lightning, restart=NEVER_GIVE_UP) as box:
+    async with assembled(fake, strike=lightning, restart=NEVER_GIVE_UP) as box:
         keep = box.keep
 
         async def act(*asks: Ask) -> None:
@@ -433,27 +426,27 @@ async def test_whatever_people_do_while_it_crashes_every_event_is_filed_once_or_
         skips = [partial(keep.skip_event, "flow", "in", each) for each in rng.sample(events, 3)]
         runs = [partial(keep.run_now, "flow")] * 3
         await keep.deploy(TWO_STEPS)
-        story = Story(box, outside, lightning)
+        story = Story(box, fake, lightning)
         await story.begin(*(partial(act, *asks) for asks in (publishes, pauses, deploys, skips, runs)))
         await story.end()
         came, copied = await box.statuses("flow", "in"), await box.statuses("flow", "out")
         assert set(came) == {"p1", "p2", *events}
         assert set(came.values()) <= {"consumed", "skipped"}
         assert copied == {each: "consumed" for each, status in came.items() if status == "consumed"}
-        assert Counter(outside.effects) == Counter(copied.keys())
+        assert Counter(fake.texts) == Counter(copied.keys())
 
 
 @pytest.mark.parametrize("seed", SEEDS[:8])
 async def test_a_call_that_a_person_approves_while_it_crashes_is_made_once(seed: int) -> None:
-    lightning, outside = Lightning(seed, share=0.08), Outside(seed, "p1", "p2")
-    async with assembled(outside, strike=lightning, restart=NEVER_GIVE_UP) as box:
-        await box.keep.deploy(TWO_STEPS, grants=["outside.look", Grant("outside.add", "ask")])
-        story = Story(box, outside, lightning)
+    lightning, fake = Lightning(seed, share=0.08), slow(seed, "p1", "p2")
+    async with assembled(fake, strike=lightning, restart=NEVER_GIVE_UP) as box:
+        await box.keep.deploy(TWO_STEPS, grants=["fake.search", Grant("fake.add", "ask")])
+        story = Story(box, fake, lightning)
         await story.begin(partial(insist, partial(box.publish, "flow", "in", "e1", payload="e1")))
-        assert outside.effects == []
+        assert fake.texts == []
         await story.end()
         assert await box.statuses("flow", "out") == dict.fromkeys(["p1", "p2", "e1"], "consumed")
-        assert Counter(outside.effects) == Counter(["p1", "p2", "e1"])
+        assert Counter(fake.texts) == Counter(["p1", "p2", "e1"])
 
 
 # Again and again.
@@ -804,7 +797,7 @@ async def test_a_disk_that_cannot_be_read_for_a_while_delays_and_stops_no_workfl
 @pytest.mark.parametrize("seed", SEEDS[:10])
 async def test_a_disk_that_fails_now_and_then_delays_and_loses_nothing(seed: int) -> None:
     rng, failures = random.Random(seed), 0
-    outside = Outside(seed, "p1", "p2")
+    fake = slow(seed, "p1", "p2")
 
     def weather(_: Sequence[Operation[Any]]) -> None:
         nonlocal failures
@@ -814,7 +807,7 @@ async def test_a_disk_that_fails_now_and_then_delays_and_loses_nothing(seed: int
 
     bad = False
     published = ["e1", "e2", "e3"]
-    async with assembled(outside, weather=weather) as box:
+    async with assembled(fake, weather=weather) as box:
         await box.keep.deploy(TWO_STEPS)
         bad = True
         for each in published:
@@ -823,7 +816,7 @@ async def test_a_disk_that_fails_now_and_then_delays_and_loses_nothing(seed: int
         bad = False
         everything = {"p1", "p2", *published}
         assert failures > 0
-        assert Counter(outside.effects) == Counter(everything)
+        assert Counter(fake.texts) == Counter(everything)
         for topic in ("in", "out"):
             assert await box.statuses("flow", topic) == dict.fromkeys(everything, "consumed")
         assert {run.status for run in await box.keep.runs("flow")} == {RunStatus.COMMITTED}
