@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -56,6 +57,7 @@ class Desk:
     def run(self, *words: str, code: Exit = Exit.OK) -> Result:
         done = CliRunner().invoke(main, [*words, "--db", str(self.db)], catch_exceptions=False)
         assert done.exit_code == code, (done.stdout, done.stderr)
+        assert "\x1b" not in done.stdout + done.stderr
         return done
 
     def objects(self, *words: str, code: Exit = Exit.OK) -> list[Any]:
@@ -80,6 +82,13 @@ class Desk:
         os.close(keyboard)
         os.close(terminal)
         return done
+
+
+def copied(db: Path, folder: Path) -> Desk:
+    """The command beside a copy of a file that no runtime has."""
+    for file in db.parent.glob(f"{db.name}*"):
+        shutil.copy(file, folder)
+    return Desk(folder / db.name)
 
 
 class Office(Desk):

@@ -1,8 +1,6 @@
 """The items of jobs in a shell: looked at with and without a runtime, changed one or many at a time."""
 
-import json
 import os
-import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,16 +9,15 @@ from typing import Any
 import anyio
 import anyio.to_thread
 import pytest
-from click.testing import CliRunner, Result
 
 import keep_actors
 from keep_actors import Connector, mutation
 from keep_actors.cli.exit_codes import Exit
-from keep_actors.cli.main import main
 from keep_actors.cli.typed import answers_to_item
 from keep_storage import ExecutionModelManager, Store, reads
 from keep_storage.model import ItemState
 from keep_storage.operations import CloseItem, OpenItem, Together
+from tests.cli.at_work import Desk, copied
 from tests.cli.operating import KEEP, Shell
 
 SCRIPT = """
@@ -78,30 +75,12 @@ def left(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return db
 
 
-class Box:
-    """A copy of that file, and the command beside it."""
-
-    def __init__(self, db: Path) -> None:
-        self.db = db
-
-    def run(self, *words: str, code: Exit = Exit.OK) -> Result:
-        done = CliRunner().invoke(main, [*words, "--db", str(self.db)], catch_exceptions=False)
-        assert done.exit_code == code, (done.stdout, done.stderr)
-        assert "\x1b" not in done.stdout + done.stderr
-        return done
-
-    def objects(self, *words: str, code: Exit = Exit.OK) -> list[Any]:
-        return [json.loads(line) for line in self.run(*words, "--json", code=code).stdout.splitlines()]
-
-
 @pytest.fixture
-def box(left: Path, tmp_path: Path) -> Box:
-    for file in left.parent.glob("keep.db*"):
-        shutil.copy(file, tmp_path)
-    return Box(tmp_path / "keep.db")
+def box(left: Path, tmp_path: Path) -> Desk:
+    return copied(left, tmp_path)
 
 
-def test_items_are_shown_by_id_and_state_in_pages(box: Box) -> None:
+def test_items_are_shown_by_id_and_state_in_pages(box: Desk) -> None:
     shown = [(each["item_id"], each["state"], each["attempt"]) for each in box.objects("items", "done")]
     assert shown == [("o1", "done", 2), ("o2", "processing", 3), ("o3", "done", 1), ("سی\u200cسی", "done", 1)]
     assert [each["item_id"] for each in box.objects("items", "done", "--limit", "1", "--after", "o1")] == ["o2"]
@@ -113,7 +92,7 @@ def test_items_are_shown_by_id_and_state_in_pages(box: Box) -> None:
     assert "has already been done with other content" in lines[1]
 
 
-def test_one_item_is_shown_with_every_attempt_and_its_calls(box: Box) -> None:
+def test_one_item_is_shown_with_every_attempt_and_its_calls(box: Desk) -> None:
     [found] = box.objects("items", "done", "o1")
     assert (found["item"]["state"], [each["state"] for each in found["attempts"]]) == ("done", ["done", "done"])
     assert [[call["params"] for call in each["calls"]] for each in found["attempts"]] == [
@@ -130,7 +109,7 @@ def test_one_item_is_shown_with_every_attempt_and_its_calls(box: Box) -> None:
     assert "has no item 'none'" in box.run("items", "done", "none", code=Exit.WRONG).stderr
 
 
-def test_status_counts_items_by_state(box: Box) -> None:
+def test_status_counts_items_by_state(box: Desk) -> None:
     counted = {each["name"]: each["items"] for each in box.objects("status")}
     assert counted == {"done": {"done": 3, "processing": 1}, "waits": {"needs_attention": 1}}
     assert {each["items_are_cut"] for each in box.objects("status")} == {False}
@@ -138,7 +117,7 @@ def test_status_counts_items_by_state(box: Box) -> None:
     assert "items            1 needs_attention" in box.run("status", "waits").stdout
 
 
-def test_who_waits_for_an_item_is_told_how_to_skip_or_reprocess_it(box: Box) -> None:
+def test_who_waits_for_an_item_is_told_how_to_skip_or_reprocess_it(box: Desk) -> None:
     [waiting] = box.objects("attention", code=Exit.WAITING)
     assert waiting["item"] == "o1"
     expected = [f"keep {each} --db {box.db} waits o1 --why TEXT" for each in ("skip-item", "reprocess-item")]
@@ -160,7 +139,7 @@ def test_an_item_whose_id_cannot_be_typed_is_named_by_its_state(item_id: str) ->
     ]
 
 
-def test_a_change_needs_items_or_a_state_and_a_yes_where_nobody_can_be_asked(box: Box) -> None:
+def test_a_change_needs_items_or_a_state_and_a_yes_where_nobody_can_be_asked(box: Desk) -> None:
     for command in ("skip-item", "reprocess-item"):
         assert "Name the items" in box.run(command, "done", code=Exit.USAGE).stderr
         assert "Name the items" in box.run(command, "done", "o1", "--state", "failed", code=Exit.USAGE).stderr

@@ -5,19 +5,17 @@ import os
 import shutil
 import threading
 from pathlib import Path
-from typing import Any
 
 import anyio
 import pytest
-from click.testing import CliRunner, Result
 
 import keep_actors
 from keep_actors import Connector, Grant, Policy, mutation
 from keep_actors.cli.exit_codes import Exit
-from keep_actors.cli.main import main
 from keep_actors.connectors import AuthRequired
-from keep_storage import Store, reads
+from keep_storage import Store
 from keep_storage.doctor import examine
+from tests.cli.at_work import Desk, copied
 from tests.cli.operating import HOSTILE, Shell, impostor, script
 
 
@@ -56,39 +54,15 @@ def stopped(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return db
 
 
-class Box:
-    """A copy of that file, and the command beside it."""
-
-    def __init__(self, db: Path) -> None:
-        self.db = db
-
-    def run(self, *words: str, code: Exit = Exit.OK) -> Result:
-        done = CliRunner().invoke(main, [*words, "--db", str(self.db)], catch_exceptions=False)
-        assert done.exit_code == code, (done.stdout, done.stderr)
-        assert "\x1b" not in done.stdout + done.stderr
-        return done
-
-    def objects(self, *words: str, code: Exit = Exit.OK) -> list[Any]:
-        return [json.loads(line) for line in self.run(*words, "--json", code=code).stdout.splitlines()]
-
-    def states(self, workflow: str) -> list[str]:
-        with Store.open(self.db) as store:
-            found = reads.workflow_by_name(store.queries(), workflow)
-            assert found is not None
-            return [str(each.status) for each in reads.events(store.queries(), found.id, "orders")]
-
-
 @pytest.fixture
-def box(stopped: Path, tmp_path: Path) -> Box:
-    for file in stopped.parent.glob("keep.db*"):
-        shutil.copy(file, tmp_path)
-    return Box(tmp_path / "keep.db")
+def box(stopped: Path, tmp_path: Path) -> Desk:
+    return copied(stopped, tmp_path)
 
 
 # Looking.
 
 
-def test_status_says_that_nothing_runs_and_who_needs_a_person(box: Box) -> None:
+def test_status_says_that_nothing_runs_and_who_needs_a_person(box: Desk) -> None:
     done = box.run("status")
     assert "Runtime: not running." in done.stderr
     needs = {each["name"]: each["needs_a_person"] for each in box.objects("status")}
@@ -96,7 +70,7 @@ def test_status_says_that_nothing_runs_and_who_needs_a_person(box: Box) -> None:
     assert "what waits for a person" in done.stdout.lower()
 
 
-def test_one_workflow_is_shown_in_detail(box: Box) -> None:
+def test_one_workflow_is_shown_in_detail(box: Desk) -> None:
     [detail] = box.objects("status", "lost")
     assert (detail["version"], detail["workflow"]["unsettled"]) == ("1.0", 1)
     assert [each["kind"] for each in detail["attention"]] == ["unknown"]
@@ -105,7 +79,7 @@ def test_one_workflow_is_shown_in_detail(box: Box) -> None:
     assert "may call  shop.ship  ask {}, by ann" in text
 
 
-def test_attention_has_everything_and_what_to_type(box: Box) -> None:
+def test_attention_has_everything_and_what_to_type(box: Desk) -> None:
     waiting = {each["workflow"]: each for each in box.objects("attention", code=Exit.WAITING)}
     kinds = {name: each["kind"] for name, each in waiting.items()}
     assert kinds == {"lost": "unknown", "asks": "approval", "signed out": "error", "broken": "maintenance"}
@@ -122,7 +96,7 @@ def test_attention_has_everything_and_what_to_type(box: Box) -> None:
     assert box.run("attention", "--workflow", "idle").stdout == "Nothing waits for a person.\n"
 
 
-def test_lists_are_paged_by_what_they_show(box: Box) -> None:
+def test_lists_are_paged_by_what_they_show(box: Desk) -> None:
     [run] = box.objects("runs", "lost")
     assert box.objects("runs", "lost", "--before", run["id"]) == []
     [came] = box.objects("inputs", "lost")
@@ -134,7 +108,7 @@ def test_lists_are_paged_by_what_they_show(box: Box) -> None:
     assert box.run("outputs", "lost").stdout.splitlines()[2:] == ['    order  "lost"']
 
 
-def test_the_journal_is_shown_from_its_end_or_from_where_one_was(box: Box) -> None:
+def test_the_journal_is_shown_from_its_end_or_from_where_one_was(box: Desk) -> None:
     first = box.objects("log", "--after", "0", "--limit", "3")
     assert [each["seq"] for each in first] == [1, 2, 3]
     last = box.objects("log", "--limit", "2")
@@ -146,7 +120,7 @@ def test_the_journal_is_shown_from_its_end_or_from_where_one_was(box: Box) -> No
 
 
 @pytest.mark.parametrize("what", ["run", "mutation", "approval", "event", "message"])
-def test_everything_that_has_an_id_is_explained_by_it_or_its_beginning(box: Box, what: str) -> None:
+def test_everything_that_has_an_id_is_explained_by_it_or_its_beginning(box: Desk, what: str) -> None:
     [asked] = box.objects("attention", "--workflow", "asks", code=Exit.WAITING)
     [of_event] = box.objects("explain", "m-asks")
     ids = {
@@ -164,7 +138,7 @@ def test_everything_that_has_an_id_is_explained_by_it_or_its_beginning(box: Box,
     assert "paused:approval in mutating" in box.run("explain", ids[what]).stdout
 
 
-def test_what_is_not_there_or_not_clear_is_said_to_be(box: Box) -> None:
+def test_what_is_not_there_or_not_clear_is_said_to_be(box: Desk) -> None:
     assert "There is no run, mutation, approval or event 'x9'" in box.run("explain", "x9", code=Exit.WRONG).stderr
     assert "more than one id" in box.run("explain", "run_", code=Exit.WRONG).stderr
     assert "There is no workflow 'lots'" in (said := box.run("inputs", "lots", code=Exit.WRONG).stderr)
@@ -175,7 +149,7 @@ def test_what_is_not_there_or_not_clear_is_said_to_be(box: Box) -> None:
 
 
 def test_each_parked_call_is_a_question_of_its_own(tmp_path: Path) -> None:
-    box = Box(tmp_path / "keep.db")
+    box = Desk(tmp_path / "keep.db")
 
     async def fill() -> None:
         policy = Policy(on_unknown="park")
@@ -193,11 +167,11 @@ def test_each_parked_call_is_a_question_of_its_own(tmp_path: Path) -> None:
     assert (line["status"], line["error"], line["needs_a_person"], line["unsettled"]) == ("active", "", True, 2)
     assert "There is more than one call" in box.run("resolve", "--workflow", "parks", "skip", code=Exit.USAGE).stderr
     box.run("resolve", waiting[0]["about"], "skip")
-    assert sorted(box.states("parks")) == ["reserved", "skipped"]
+    assert sorted(box.states("parks").values()) == ["reserved", "skipped"]
 
 
 def test_a_name_that_a_shell_would_obey_is_not_what_is_to_be_typed(tmp_path: Path) -> None:
-    box = Box(tmp_path / "keep.db")
+    box = Desk(tmp_path / "keep.db")
 
     async def fill() -> None:
         async with keep_actors.open(box.db, connectors=[Shop()], sandbox="thread") as keep:
@@ -215,7 +189,7 @@ def test_a_name_that_a_shell_would_obey_is_not_what_is_to_be_typed(tmp_path: Pat
 # Saying.
 
 
-def test_a_verdict_is_written_into_the_file_and_the_next_start_goes_on(box: Box) -> None:
+def test_a_verdict_is_written_into_the_file_and_the_next_start_goes_on(box: Desk) -> None:
     done = box.run("resolve", "--workflow", "lost", "happened", "--by", "bob", "--result", '{"p":1}')
     assert "is applied, says bob" in done.stdout
     assert "this was written into" in done.stderr
@@ -227,23 +201,23 @@ def test_a_verdict_is_written_into_the_file_and_the_next_start_goes_on(box: Box)
             await keep.wait_idle()
 
     anyio.run(go_on)
-    assert box.states("lost") == ["consumed"]
+    assert list(box.states("lost").values()) == ["consumed"]
     assert examine(box.db).is_healthy
 
 
-def test_a_verdict_of_each_kind_does_what_it_says(box: Box, tmp_path: Path) -> None:
-    assert box.states("lost") == ["reserved"]
-    copy = Box(tmp_path / "copy.db")
+def test_a_verdict_of_each_kind_does_what_it_says(box: Desk, tmp_path: Path) -> None:
+    assert list(box.states("lost").values()) == ["reserved"]
+    copy = Desk(tmp_path / "copy.db")
     shutil.copy(box.db, copy.db)
     box.run("resolve", "--workflow", "lost", "did-not-happen")
-    assert box.states("lost") == ["pending"]
+    assert list(box.states("lost").values()) == ["pending"]
     copy.run("resolve", "--workflow", "lost", "skip")
-    assert copy.states("lost") == ["skipped"]
+    assert list(copy.states("lost").values()) == ["skipped"]
     refused = copy.run("resolve", copy.objects("outputs", "lost")[0]["mutation_id"], "try-again", code=Exit.WRONG)
     assert "already failed (user_skip" in refused.stderr
 
 
-def test_a_stale_verdict_and_one_that_makes_no_sense_are_refused(box: Box) -> None:
+def test_a_stale_verdict_and_one_that_makes_no_sense_are_refused(box: Desk) -> None:
     words = ("resolve", "--workflow", "lost")
     assert "it changed since you looked" in box.run(*words, "skip", "--version", "7", code=Exit.WRONG).stderr
     assert "has no way to check" in box.run(*words, "try-again", code=Exit.WRONG).stderr
@@ -253,21 +227,21 @@ def test_a_stale_verdict_and_one_that_makes_no_sense_are_refused(box: Box) -> No
     assert "one of happened" in box.run(*words, "perhaps", code=Exit.USAGE).stderr
     assert "Which call?" in box.run("resolve", "skip", code=Exit.USAGE).stderr
     assert "There is no call of 'idle'" in box.run("resolve", "--workflow", "idle", "skip", code=Exit.WRONG).stderr
-    assert box.states("lost") == ["reserved"]
+    assert list(box.states("lost").values()) == ["reserved"]
 
 
-def test_a_call_that_waits_can_be_refused_but_not_approved(box: Box) -> None:
+def test_a_call_that_waits_can_be_refused_but_not_approved(box: Desk) -> None:
     assert "No runtime is running" in box.run("approve", "--workflow", "asks", code=Exit.NO_RUNTIME).stderr
     assert "is refused by bob" in box.run("reject", "--workflow", "asks", "--by", "bob").stdout
-    assert box.states("asks") == ["skipped"]
+    assert list(box.states("asks").values()) == ["skipped"]
 
 
-def test_a_call_that_is_refused_with_retry_is_pending_again(box: Box) -> None:
+def test_a_call_that_is_refused_with_retry_is_pending_again(box: Desk) -> None:
     box.run("reject", "--workflow", "asks", "--retry", "--why", "the amount")
-    assert box.states("asks") == ["pending"]
+    assert list(box.states("asks").values()) == ["pending"]
 
 
-def test_pausing_resuming_and_clearing_an_error_need_no_runtime(box: Box) -> None:
+def test_pausing_resuming_and_clearing_an_error_need_no_runtime(box: Desk) -> None:
     assert box.objects("pause", "idle")[0]["status"] == "paused"
     assert box.objects("resume", "idle")[0]["status"] == "active"
     assert box.objects("clear-error", "signed out", "--why", "signed in")[0]["error"] == ""
@@ -295,7 +269,7 @@ NEEDS_A_RUNTIME = [
 
 
 @pytest.mark.parametrize("words", NEEDS_A_RUNTIME, ids=lambda words: " ".join(words[:2]))
-def test_what_needs_a_runtime_says_so_and_how_to_start_one(box: Box, words: tuple[str, ...], tmp_path: Path) -> None:
+def test_what_needs_a_runtime_says_so_and_how_to_start_one(box: Desk, words: tuple[str, ...], tmp_path: Path) -> None:
     (tmp_path / "idle.js").write_text(script("idle"), "utf-8")
     before = box.objects("log", "--limit", "1")
     said = box.run(*(str(tmp_path / "idle.js") if each == "SCRIPT" else each for each in words), code=Exit.NO_RUNTIME)
@@ -303,7 +277,7 @@ def test_what_needs_a_runtime_says_so_and_how_to_start_one(box: Box, words: tupl
     assert box.objects("log", "--limit", "1") == before
 
 
-def test_a_runtime_that_does_not_listen_is_told_apart_from_none(box: Box) -> None:
+def test_a_runtime_that_does_not_listen_is_told_apart_from_none(box: Desk) -> None:
     with Store.open(box.db):
         for words in (("run-now", "idle"), ("pause", "idle")):
             said = box.run(*words, code=Exit.NO_RUNTIME)
@@ -313,7 +287,7 @@ def test_a_runtime_that_does_not_listen_is_told_apart_from_none(box: Box) -> Non
 
 
 @pytest.mark.parametrize("last_words", [b"", b'{"v":1,"answer":', b"nonsense\n", b'{"v":9,"answer":1}\n'])
-def test_when_the_runtime_goes_away_before_it_answers_nobody_claims_to_know(box: Box, last_words: bytes) -> None:
+def test_when_the_runtime_goes_away_before_it_answers_nobody_claims_to_know(box: Desk, last_words: bytes) -> None:
     before = box.objects("log", "--limit", "1")
     heard: list[bytes] = []
     with impostor(box.db) as listener:
@@ -334,7 +308,7 @@ def test_when_the_runtime_goes_away_before_it_answers_nobody_claims_to_know(box:
 
 
 def test_a_file_that_is_not_there_or_not_ours_is_left_as_it_is(tmp_path: Path) -> None:
-    none, noise, empty = Box(tmp_path / "none.db"), Box(tmp_path / "noise.db"), Box(tmp_path / "empty.db")
+    none, noise, empty = Desk(tmp_path / "none.db"), Desk(tmp_path / "noise.db"), Desk(tmp_path / "empty.db")
     noise.db.write_bytes(b"noise" * 1000)
     empty.db.touch()
     for words in (("status",), ("attention",), ("log",), ("pause", "x"), ("backup", str(tmp_path / "b.db"))):
@@ -352,14 +326,14 @@ def test_a_call_that_a_killed_process_left_behind_can_be_settled_without_a_runti
         shell.keep("publish", "hangs", "orders", "h1", "--payload", '"hangs1"')
         shell.until(process, "create_mutation")
         process.kill()
-    box = Box(shell.db)
+    box = Desk(shell.db)
     looked = box.run("attention")
     assert "1 run(s) were active when the last runtime ended" in looked.stderr
     assert "is applied" in box.run("resolve", "--workflow", "hangs", "happened").stdout
     assert shell.shipped == ["hangs1"]
-    assert box.states("hangs") == ["reserved"], "its `next` runs with the next start"
+    assert list(box.states("hangs").values()) == ["reserved"], "its `next` runs with the next start"
     with shell.running() as process:
         shell.until(process, "commit_consumer")
         shell.end(process)
-    assert box.states("hangs") == ["consumed"]
+    assert list(box.states("hangs").values()) == ["consumed"]
     assert shell.shipped == ["hangs1"]
