@@ -16,7 +16,7 @@ from bench.report import Column, Report
 from keep_actors.sandbox_pool import PoolPolicy, SandboxPool
 from keep_sandbox import Capabilities, Invocation, Limits, Request, Terminal, Value, wasm
 from keep_sandbox.compiled import engine_wasm, machine_code
-from keep_sandbox.engine import IMAGES_MAX, Engine
+from keep_sandbox.engine import Engine
 from keep_sandbox.trusted import TrustedCall
 
 MEASURES: Final = (
@@ -265,13 +265,16 @@ def _without_fuel(*, compiles: bool) -> object:
 _usual_config: Final = wasm._config
 
 
+_IMAGES: Final = 64
+
+
 async def _memory() -> tuple[int, float]:
-    """The private memory of one worker that has as many images as it keeps."""
+    """The private memory of one worker that has the images of this many scripts."""
     async with SandboxPool.open(policy=PoolPolicy(sharing="all", workers=1, spares=0)) as pool:
-        for number in range(IMAGES_MAX + 6):
+        for number in range(_IMAGES):
             await _invoke(pool, "w", _invocation(script(900, f"script {number}"), 1))
         (worker,) = pool.stats.worker_pids
-        return IMAGES_MAX, _private_mb(worker)
+        return _IMAGES, _private_mb(worker)
 
 
 def _private_mb(pid: int) -> float:

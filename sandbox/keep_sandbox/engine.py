@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 from keep_sandbox import wasm
 from keep_sandbox.compiled import machine_code
-from keep_sandbox.images import Image
+from keep_sandbox.images import Difference, Image
 from keep_sandbox.limits import SCRIPT_LINES_MAX, STACK_BYTES_MAX, Limits
 from keep_sandbox.shim import Seen, ShimResult, put, seen_in
 from keep_sandbox.wasm import Instance, Module
@@ -16,8 +16,8 @@ from keep_sandbox.wasm import Instance, Module
 ENGINE_VERSION: Final = "0.17.0.2"
 """The version of QuickJS-ng in `engine.wasm`."""
 
-IMAGES_MAX: Final = 64
-"""Images of scripts that an engine keeps; each takes about half a megabyte."""
+IMAGES_BYTES_MAX: Final = 64 * 1024 * 1024
+"""Images of scripts that an engine keeps. That of a small script takes about 75 KB."""
 IDLE_MAX: Final = 16
 """Instances that an engine keeps while no guest has them."""
 
@@ -26,11 +26,15 @@ LINE_AFTER_SCRIPTS: Final = SCRIPT_LINES_MAX + 1
 
 
 class Known(NamedTuple):
-    """The image that a guest begins with."""
+    """A script that was loaded before."""
 
-    image: Image
-    is_loaded: bool
-    """False if the script must still be loaded."""
+    image: Difference | None
+    """The image that a guest begins with; None if the script must be loaded each time."""
+
+    @property
+    def bytes_kept(self) -> int:
+        """The memory that it takes, without the text of the script."""
+        return self.image.bytes_kept if self.image is not None else 0
 
 
 class Engine:
@@ -40,8 +44,10 @@ class Engine:
         """Load a compiled module, and run the prelude once. `machine_code()` gives the product's own."""
         self._module = Module(machine_code)
         self._lock = threading.Lock()
-        self._images: OrderedDict[tuple[str, Limits], Image | None] = OrderedDict()
-        self._idle: list[tuple[Instance, Image]] = []
+        self._images: OrderedDict[tuple[str, Limits], Known] = OrderedDict()
+        self.images_bytes = 0
+        """The memory that the images of scripts take."""
+        self._idle: list[Instance] = []
         instance = Instance(self._module)
         instance.fuel = 1 << 40
         instance.call("_initialize")
@@ -51,62 +57,55 @@ class Engine:
         loaded = instance.call("prelude", len(prelude), LINE_AFTER_SCRIPTS)
         assert loaded == ShimResult.LOADED, "the prelude loads"
         self.prelude: Final = Image(instance, self.seen(instance).heap_top)
-        self.give_back(instance, self.prelude, is_copied=True)
+        self.give_back(instance)
         self.declare_source: Final = _package_file("declare.js")
 
     @property
     def image_count(self) -> int:
         """The number of images of scripts."""
-        return sum(each is not None for each in self._images.values())
+        return sum(each.image is not None for each in self._images.values())
 
     def seen(self, instance: Instance) -> Seen:
         """The state that the shim shows. Hostile."""
         return seen_in(instance, self.seen_at)
 
     def known(self, source: str, limits: Limits) -> Known | None:
-        """The image to begin with; None if the script was not loaded before."""
+        """The script, if it was loaded before and is not forgotten."""
         with self._lock:
-            key = (source, limits)
-            if key not in self._images:
-                return None
-            self._images.move_to_end(key)
-            image = self._images[key]
-        return Known(image or self.prelude, is_loaded=image is not None)
+            known = self._images.get((source, limits))
+            if known is not None:
+                self._images.move_to_end((source, limits))
+            return known
 
-    def keep(self, source: str, limits: Limits, image: Image | None) -> None:
-        """Keep the image of a loaded script; None if it must be loaded each time."""
+    def keep(self, source: str, limits: Limits, image: Difference | None) -> Known:
+        """Keep the image of a loaded script; None if it must be loaded each time. The last one is kept in any case."""
+        known = Known(image)
         with self._lock:
-            self._images[source, limits] = image
-            while len(self._images) > IMAGES_MAX:
-                self._images.popitem(last=False)
+            before = self._images.pop((source, limits), None)  # of a thread that was faster
+            self._images[source, limits] = known
+            self.images_bytes += known.bytes_kept - (before.bytes_kept if before is not None else 0)
+            while self.images_bytes > IMAGES_BYTES_MAX and len(self._images) > 1:
+                self.images_bytes -= self._images.popitem(last=False)[1].bytes_kept
+        return known
 
-    def take(self, image: Image) -> Instance:
-        """An instance with the memory of this image."""
+    def take(self) -> Instance:
+        """An instance with the memory of the prelude."""
         with self._lock:
-            # The one that was used last, whose memory is still in the caches; of others the one that was used first.
-            place = next((at for at in reversed(range(len(self._idle))) if self._idle[at][1] is image), 0)
-            instance, before = self._idle.pop(place) if self._idle else (None, None)
-        if instance is None:
-            instance = Instance(self._module)
-            image.restore(instance, is_new=True)
-        elif before is not image:
-            image.restore(instance)
+            # The one that was used last, whose memory is still in the caches.
+            if self._idle:
+                return self._idle.pop()
+        instance = Instance(self._module)
+        self.prelude.restore(instance, is_new=True)
         return instance
 
-    def give_back(self, instance: Instance, image: Image, *, is_copied: bool = False) -> None:
-        """Restore the memory of an instance that a guest has used, and keep it for the next one.
-
-        `is_copied`: the image was just made from it, and nothing has run since.
-        """
+    def give_back(self, instance: Instance) -> None:
+        """Restore the memory of an instance that a guest has used, and keep it for the next one."""
         if not wasm.CAN_CLEAR:
             return  # a new instance costs less than to write zeros everywhere
-        if is_copied:
-            image.clear_rest(instance)
-        else:
-            image.restore(instance)
+        self.prelude.restore(instance)
         with self._lock:
             if len(self._idle) < IDLE_MAX:
-                self._idle.append((instance, image))
+                self._idle.append(instance)
 
 
 @cache

@@ -10,7 +10,7 @@ from typing import Final, Literal, Protocol
 import msgspec
 
 from keep_sandbox.engine import LINE_AFTER_SCRIPTS, Engine, Known
-from keep_sandbox.images import Image
+from keep_sandbox.images import Difference
 from keep_sandbox.invocation import Invocation
 from keep_sandbox.limits import SCRIPT_LINES_MAX, Limits
 from keep_sandbox.outcomes import (
@@ -75,7 +75,6 @@ class Guest:
         self._limits = limits
         self._sink: LogSink | None = None
         self._instance: Instance | None = None
-        self._image = engine.prelude
         self._phase: Literal["load", "run"] = "load"
         self._mutation_ends = True
         self._asked: set[int] = set()
@@ -129,7 +128,7 @@ class Guest:
         self.ended = True
         self._sink = None
         if self._instance is not None:
-            self._engine.give_back(self._instance, self._image)
+            self._engine.give_back(self._instance)
             self._instance = None
 
     # Loading.
@@ -143,27 +142,27 @@ class Guest:
                 self._end(unfit)
                 return False
             known = self._first_image(source)
-        self._image = known.image
-        self._instance = self._engine.take(self._image)
-        if not known.is_loaded:
+        self._instance = self._engine.take()
+        if known.image is not None:
+            known.image.write(self._instance)
+        else:
             self._step("load", self._load_input(source, now_ms, seed))
         return not self.ended
 
-    def _first_image(self, source: str) -> "Known":
+    def _first_image(self, source: str) -> Known:
         """Load a script on trial, and make its image, unless its top level has effects or does not load."""
         engine = self._engine
-        instance = engine.take(engine.prelude)
+        instance = engine.take()
         result, _ = self._enter(instance, "load", self._load_input(source, 0, 0))
+        known = Known(None)
         if result == ShimResult.LOADED:
             # The top level saw neither the time nor a random number, so that this is its state at any time.
-            image = Image(instance, engine.seen(instance).heap_top)
-            engine.keep(source, self._limits, image)
-            engine.give_back(instance, image, is_copied=True)
-            return Known(image, is_loaded=True)
-        engine.give_back(instance, engine.prelude)
-        if result == ShimResult.LOADED_TOUCHED:
-            engine.keep(source, self._limits, None)
-        return Known(engine.prelude, is_loaded=False)
+            image = Difference(engine.prelude, instance, engine.seen(instance).heap_top)
+            known = engine.keep(source, self._limits, image)
+        elif result == ShimResult.LOADED_TOUCHED:
+            known = engine.keep(source, self._limits, None)
+        engine.give_back(instance)
+        return known
 
     def _load_input(self, source: str, now_ms: int, seed: int) -> bytes:
         limits = self._limits

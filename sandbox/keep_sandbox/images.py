@@ -1,16 +1,23 @@
-"""Images of a guest's memory: a copy of all that is not zero, and the way back to it.
+"""Images of a guest's memory: that of the prelude, which is copied whole, and those of scripts, as differences to it.
 
-Restoring an image is the only way into a guest, and the last step of every invocation. An instance that is idle has
-the memory of its image, byte for byte.
+Restoring the prelude's image is the last step of every invocation: an instance that is idle has that memory, byte for
+byte. Writing the difference of a script over it is the only way into a guest.
 """
 
 import ctypes
 import hashlib
 import mmap
+import struct
+from collections.abc import Iterator
 from typing import Final
 
 from keep_sandbox import wasm
 from keep_sandbox.wasm import Instance
+
+_PIECES: Final = struct.Struct("256s")
+"""The pieces of a difference. Smaller ones take less memory, and longer to find and to write."""
+_PART_BYTES: Final = 256
+"""What a part takes beside its data: a tuple, a slice and its two numbers, the head of the data."""
 
 
 class Image:
@@ -24,15 +31,10 @@ class Image:
         """
         first = instance.stack_top
         self.first: Final = first
-        self.top: Final = min(-(-top // mmap.PAGESIZE) * mmap.PAGESIZE, instance.size - mmap.PAGESIZE)
+        self.top: Final = _top(instance, top)
         self.size: Final = instance.size
         self._body: Final = ctypes.string_at(instance.address + first, self.top - first)
         self._end: Final = ctypes.string_at(instance.address + self.size - mmap.PAGESIZE, mmap.PAGESIZE)
-
-    @property
-    def bytes_kept(self) -> int:
-        """The memory that this image takes."""
-        return len(self._body) + len(self._end)
 
     @property
     def sha256(self) -> str:
@@ -53,16 +55,64 @@ class Image:
             and ctypes.string_at(at + self.size - mmap.PAGESIZE, mmap.PAGESIZE) == self._end
         )
 
-    def clear_rest(self, instance: Instance) -> None:
-        """Make everything zero that is not in the image. An instance that was just copied has the rest."""
-        wasm.clear(instance.address, self.first)
-        wasm.clear(instance.address + self.top, self.size - mmap.PAGESIZE - self.top)
-        instance.reset_stack()
-
     def restore(self, instance: Instance, *, is_new: bool = False) -> None:
         """Make the memory of the instance this image, whatever was in it, and reset its stack pointer."""
         at = instance.address
         if not is_new:
-            self.clear_rest(instance)
+            wasm.clear(at, self.first)
+            wasm.clear(at + self.top, self.size - mmap.PAGESIZE - self.top)
+            instance.reset_stack()
         ctypes.memmove(at + self.first, self._body, len(self._body))
         ctypes.memmove(at + self.size - mmap.PAGESIZE, self._end, mmap.PAGESIZE)
+
+    def page(self, at: int) -> bytes:
+        """The page at this address, which is behind the stack."""
+        if at < self.top:
+            return self._body[at - self.first : at - self.first + mmap.PAGESIZE]
+        return self._end if at == self.size - mmap.PAGESIZE else bytes(mmap.PAGESIZE)
+
+
+class Difference:
+    """The memory of an instance in which a script is loaded: the parts that are not as in the prelude's image."""
+
+    def __init__(self, image: Image, instance: Instance, top: int) -> None:
+        """Copy what is different up to `top`, and in the last page. The rest is as in the image."""
+        self._parts: Final = [
+            (slice(first, last), bytes(instance.memory[first:last]))
+            for first, last in _joined(_different(image, instance, max(_top(instance, top), image.top)))
+        ]
+        self.bytes_kept: Final = sum(len(data) + _PART_BYTES for _, data in self._parts)
+        """The memory that it takes."""
+
+    def write(self, instance: Instance) -> None:
+        """Write it over the memory of an instance that has the image."""
+        memory = instance.memory
+        for place, data in self._parts:
+            memory[place] = data
+
+
+def _top(instance: Instance, top: int) -> int:
+    """The end of the page that this address is in, but never within the last page."""
+    return min(-(-top // mmap.PAGESIZE) * mmap.PAGESIZE, instance.size - mmap.PAGESIZE)
+
+
+def _different(image: Image, instance: Instance, top: int) -> Iterator[int]:
+    """The addresses of the pieces that are not as in the image."""
+    for at in (*range(image.first, top, mmap.PAGESIZE), instance.size - mmap.PAGESIZE):
+        before, now = image.page(at), ctypes.string_at(instance.address + at, mmap.PAGESIZE)
+        if before != now:
+            pairs = zip(_PIECES.iter_unpack(before), _PIECES.iter_unpack(now), strict=True)
+            yield from (at + place * _PIECES.size for place, (one, other) in enumerate(pairs) if one != other)
+
+
+def _joined(pieces: Iterator[int]) -> Iterator[tuple[int, int]]:
+    """Pieces side by side as one."""
+    first = last = 0
+    for piece in pieces:
+        if piece != last:
+            if last:
+                yield first, last
+            first = piece
+        last = piece + _PIECES.size
+    if last:
+        yield first, last

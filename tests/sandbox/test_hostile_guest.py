@@ -79,8 +79,8 @@ def test_a_guest_that_writes_everywhere_leaves_no_byte_behind() -> None:
     engine, guest, heard = run(code)
     assert heard.said == [Value(value="1")]
     guest.close()
-    for instance, image in engine._idle:
-        assert image.is_in(instance)
+    for instance in engine._idle:
+        assert engine.prelude.is_in(instance)
         assert instance.stack_pointer == instance.stack_top
 
 

@@ -3,15 +3,17 @@
 import threading
 from collections.abc import Iterator
 
+import msgspec
 import pytest
 
 from keep_sandbox import CpuLimit, Limits, MemoryLimit, StackLimit, Value
 from keep_sandbox.compiled import machine_code
-from keep_sandbox.engine import IDLE_MAX, IMAGES_MAX, Engine
+from keep_sandbox.engine import IDLE_MAX, Engine
 from keep_sandbox.guest import Guest
-from keep_sandbox.images import Image
+from keep_sandbox.images import Difference, Image
 from keep_sandbox.invocation import Invocation
 from keep_sandbox.outcomes import InvocationEnd, Kind
+from keep_sandbox.shim import LOAD_HEAD, ShimResult, put
 from keep_sandbox.wasm import Instance
 from tests.sandbox.world import Attack, attacks, gmail, invocation, prepare, prepare_script, trusted
 
@@ -60,22 +62,22 @@ def run(engine: Engine, given: Invocation, limits: Limits = FAST) -> tuple[Heard
     return heard, used
 
 
-def idle(engine: Engine) -> Iterator[tuple[Instance, Image]]:
+def idle(engine: Engine) -> Iterator[Instance]:
     yield from engine._idle
 
 
 @pytest.mark.parametrize("attack", [*attacks("attacks.json"), *attacks("further.json")], ids=lambda each: each.id)
-def test_after_every_attack_the_memory_is_its_image_byte_for_byte(engine: Engine, attack: Attack) -> None:
+def test_after_every_attack_the_memory_is_that_of_the_prelude_byte_for_byte(engine: Engine, attack: Attack) -> None:
     run(engine, invocation(attack.source))
     assert list(idle(engine))
-    for instance, image in idle(engine):
-        assert image.is_in(instance)
+    for instance in idle(engine):
+        assert engine.prelude.is_in(instance)
         assert instance.stack_pointer == instance.stack_top
 
 
 def test_a_memory_that_differs_in_one_byte_would_be_seen(engine: Engine) -> None:
     run(engine, prepare("return 1"))
-    instance, image = next(idle(engine))
+    instance, image = next(idle(engine)), engine.prelude
     for place in (0, 4_000, instance.stack_top, image.top + 5, instance.size - 1):
         instance.memory[place] ^= 1
         assert not image.is_in(instance)
@@ -170,11 +172,33 @@ def test_memory_with_a_large_hole_comes_back_whole(engine: Engine) -> None:
         run(engine, prepare("return 1"))
 
 
-def test_images_and_instances_are_bounded(engine: Engine) -> None:
-    for number in range(IMAGES_MAX + 20):
-        assert run(engine, prepare(f"return {number}"))[0].ending == Value(value=str(number))
-    assert engine.image_count <= IMAGES_MAX
-    assert len(list(idle(engine))) <= IDLE_MAX
+def test_a_memory_with_the_difference_of_a_script_is_the_memory_that_was_loaded(engine: Engine) -> None:
+    """Also what lies far above the prelude, and between zeros."""
+    tops = ("", "const hole = new Uint8Array(8_000_000); const after = [...'abc'].map((c) => c.repeat(5_000));")
+    for top in tops:
+        loaded, source = engine.take(), prepare_script("return 1", top).encode()
+        about = msgspec.json.encode(FAST)
+        head = LOAD_HEAD.pack(0, 0, FAST.heap_bytes, FAST.js_stack_bytes, len(about), len(source))
+        loaded.fuel = FAST.fuel
+        assert put(loaded, head + about + source)
+        assert loaded.call("load") == ShimResult.LOADED
+        heap_top, other = engine.seen(loaded).heap_top, engine.take()
+        Difference(engine.prelude, loaded, heap_top).write(other)
+        assert Image(loaded, heap_top).is_in(other)
+        engine.give_back(other)
+        assert engine.prelude.is_in(other)
+
+
+def test_images_and_instances_are_bounded(fresh: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    run(fresh, prepare("return -1"))
+    monkeypatch.setattr("keep_sandbox.engine.IMAGES_BYTES_MAX", 5 * fresh.images_bytes)
+    for number in range(20):
+        assert run(fresh, prepare(f"return {number}"))[0].ending == Value(value=str(number))
+    assert 3 <= fresh.image_count <= 5
+    monkeypatch.setattr("keep_sandbox.engine.IMAGES_BYTES_MAX", 1)
+    assert run(fresh, prepare("return 20"))[0].ending == Value(value="20")
+    assert fresh.image_count == 1
+    assert len(list(idle(fresh))) <= IDLE_MAX
 
 
 def test_limits_are_part_of_an_image(engine: Engine) -> None:
