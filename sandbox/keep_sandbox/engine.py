@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 from keep_sandbox import wasm
 from keep_sandbox.compiled import machine_code
-from keep_sandbox.images import Difference, Image
+from keep_sandbox.images import Image, ScriptImage
 from keep_sandbox.limits import SCRIPT_LINES_MAX, STACK_BYTES_MAX, Limits
 from keep_sandbox.shim import Seen, ShimResult, put, seen_in
 from keep_sandbox.wasm import Instance, Module
@@ -17,9 +17,9 @@ ENGINE_VERSION: Final = "0.17.0.2"
 """The version of QuickJS-ng in `engine.wasm`."""
 
 IMAGES_BYTES_MAX: Final = 64 * 1024 * 1024
-"""Images of scripts that an engine keeps. That of a small script takes about 75 KB."""
-IDLE_MAX: Final = 16
-"""Instances that an engine keeps while no guest has them."""
+"""Images of scripts that an engine keeps. That of a small script takes about 90 KB."""
+IDLE_MAX: Final = 32
+"""Instances that an engine keeps while no guest has them: as many as a worker usually has calls at a time."""
 
 LINE_AFTER_SCRIPTS: Final = SCRIPT_LINES_MAX + 1
 """The line that our own code begins with: a smaller one is the author's."""
@@ -28,7 +28,7 @@ LINE_AFTER_SCRIPTS: Final = SCRIPT_LINES_MAX + 1
 class Known(NamedTuple):
     """A script that was loaded before."""
 
-    image: Difference | None
+    image: ScriptImage | None
     """The image that a guest begins with; None if the script must be loaded each time."""
 
     @property
@@ -77,7 +77,7 @@ class Engine:
                 self._images.move_to_end((source, limits))
             return known
 
-    def keep(self, source: str, limits: Limits, image: Difference | None) -> Known:
+    def keep(self, source: str, limits: Limits, image: ScriptImage | None) -> Known:
         """Keep the image of a loaded script; None if it must be loaded each time. The last one is kept in any case."""
         known = Known(image)
         with self._lock:

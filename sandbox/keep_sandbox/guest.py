@@ -10,7 +10,7 @@ from typing import Final, Literal, Protocol
 import msgspec
 
 from keep_sandbox.engine import LINE_AFTER_SCRIPTS, Engine, Known
-from keep_sandbox.images import Difference
+from keep_sandbox.images import ScriptImage
 from keep_sandbox.invocation import Invocation
 from keep_sandbox.limits import SCRIPT_LINES_MAX, Limits
 from keep_sandbox.outcomes import (
@@ -157,7 +157,7 @@ class Guest:
         known = Known(None)
         if result == ShimResult.LOADED:
             # The top level saw neither the time nor a random number, so that this is its state at any time.
-            image = Difference(engine.prelude, instance, engine.seen(instance).heap_top)
+            image = ScriptImage(engine.prelude, instance, engine.seen(instance).heap_top)
             known = engine.keep(source, self._limits, image)
         elif result == ShimResult.LOADED_TOUCHED:
             known = engine.keep(source, self._limits, None)
@@ -183,7 +183,8 @@ class Guest:
         try:
             return (instance.call(export, *arguments) if put(instance, data) else ShimResult.FAILED), None
         except Trapped as trap:
-            return ShimResult.FAILED, trap
+            # Most scripts end by a trap. With its traceback it would be a cycle, and hold this memory for long.
+            return ShimResult.FAILED, trap.with_traceback(None)
 
     def _step(self, export: str, data: bytes, *arguments: int, has_fuel: bool = False) -> None:
         """Enter the engine once. Afterwards the script has ended, waits, or is loaded."""

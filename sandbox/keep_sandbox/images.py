@@ -7,17 +7,16 @@ byte. Writing the difference of a script over it is the only way into a guest.
 import ctypes
 import hashlib
 import mmap
-import struct
 from collections.abc import Iterator
 from typing import Final
 
 from keep_sandbox import wasm
 from keep_sandbox.wasm import Instance
 
-_PIECES: Final = struct.Struct("256s")
-"""The pieces of a difference. Smaller ones take less memory, and longer to find and to write."""
-_PART_BYTES: Final = 256
-"""What a part takes beside its data: a tuple, a slice and its two numbers, the head of the data."""
+_PIECE_BYTES: Final = 512
+"""The size of the pieces that are compared. Smaller ones take less memory, and longer to find and to write."""
+_PART_BYTES: Final = 168
+"""The memory that a part takes beside its data: a tuple, its two numbers, the head of the data."""
 
 
 class Image:
@@ -65,30 +64,37 @@ class Image:
         ctypes.memmove(at + self.first, self._body, len(self._body))
         ctypes.memmove(at + self.size - mmap.PAGESIZE, self._end, mmap.PAGESIZE)
 
-    def page(self, at: int) -> bytes:
-        """The page at this address, which is behind the stack."""
-        if at < self.top:
-            return self._body[at - self.first : at - self.first + mmap.PAGESIZE]
-        return self._end if at == self.size - mmap.PAGESIZE else bytes(mmap.PAGESIZE)
+    def body_up_to(self, top: int) -> bytes:
+        """The memory from the end of the stack to this address."""
+        return self._body.ljust(top - self.first, b"\0")
+
+    @property
+    def end(self) -> bytes:
+        """The last page."""
+        return self._end
 
 
-class Difference:
+class ScriptImage:
     """The memory of an instance in which a script is loaded: the parts that are not as in the prelude's image."""
 
-    def __init__(self, image: Image, instance: Instance, top: int) -> None:
-        """Copy what is different up to `top`, and in the last page. The rest is as in the image."""
+    def __init__(self, prelude: Image, instance: Instance, top: int) -> None:
+        """Copy the parts that differ, up to `top` and in the last page. The rest is as in the prelude's image."""
+        top, last_page = max(_top(instance, top), prelude.top), instance.size - mmap.PAGESIZE
+        body = ctypes.string_at(instance.address + prelude.first, top - prelude.first)
+        end = ctypes.string_at(instance.address + last_page, mmap.PAGESIZE)
         self._parts: Final = [
-            (slice(first, last), bytes(instance.memory[first:last]))
-            for first, last in _joined(_different(image, instance, max(_top(instance, top), image.top)))
+            (at + first, at + last, now[first:last])
+            for at, before, now in ((prelude.first, prelude.body_up_to(top), body), (last_page, prelude.end, end))
+            for first, last in _different(before, now)
         ]
-        self.bytes_kept: Final = sum(len(data) + _PART_BYTES for _, data in self._parts)
+        self.bytes_kept: Final = sum(len(data) + _PART_BYTES for _, _, data in self._parts)
         """The memory that it takes."""
 
     def write(self, instance: Instance) -> None:
-        """Write it over the memory of an instance that has the image."""
+        """Write it over the memory of an instance that has the prelude's image."""
         memory = instance.memory
-        for place, data in self._parts:
-            memory[place] = data
+        for first, last, data in self._parts:
+            memory[first:last] = data
 
 
 def _top(instance: Instance, top: int) -> int:
@@ -96,23 +102,20 @@ def _top(instance: Instance, top: int) -> int:
     return min(-(-top // mmap.PAGESIZE) * mmap.PAGESIZE, instance.size - mmap.PAGESIZE)
 
 
-def _different(image: Image, instance: Instance, top: int) -> Iterator[int]:
-    """The addresses of the pieces that are not as in the image."""
-    for at in (*range(image.first, top, mmap.PAGESIZE), instance.size - mmap.PAGESIZE):
-        before, now = image.page(at), ctypes.string_at(instance.address + at, mmap.PAGESIZE)
-        if before != now:
-            pairs = zip(_PIECES.iter_unpack(before), _PIECES.iter_unpack(now), strict=True)
-            yield from (at + place * _PIECES.size for place, (one, other) in enumerate(pairs) if one != other)
-
-
-def _joined(pieces: Iterator[int]) -> Iterator[tuple[int, int]]:
-    """Pieces side by side as one."""
-    first = last = 0
-    for piece in pieces:
-        if piece != last:
-            if last:
-                yield first, last
-            first = piece
-        last = piece + _PIECES.size
-    if last:
+def _different(before: bytes, now: bytes) -> Iterator[tuple[int, int]]:
+    """The parts in which two texts of whole pages differ."""
+    is_same = before.startswith  # compares without a copy of its own bytes
+    first = last = -1
+    for page in range(0, len(now), mmap.PAGESIZE):
+        if is_same(now[page : page + mmap.PAGESIZE], page):
+            continue
+        for piece in range(page, page + mmap.PAGESIZE, _PIECE_BYTES):
+            if is_same(now[piece : piece + _PIECE_BYTES], piece):
+                continue
+            if piece != last:
+                if last >= 0:
+                    yield first, last
+                first = piece
+            last = piece + _PIECE_BYTES
+    if last >= 0:
         yield first, last

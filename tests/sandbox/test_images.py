@@ -1,5 +1,6 @@
 """Images of memory: every invocation begins with one, and leaves nothing behind."""
 
+import gc
 import threading
 from collections.abc import Iterator
 
@@ -10,7 +11,7 @@ from keep_sandbox import CpuLimit, Limits, MemoryLimit, StackLimit, Value
 from keep_sandbox.compiled import machine_code
 from keep_sandbox.engine import IDLE_MAX, Engine
 from keep_sandbox.guest import Guest
-from keep_sandbox.images import Difference, Image
+from keep_sandbox.images import Image, ScriptImage
 from keep_sandbox.invocation import Invocation
 from keep_sandbox.outcomes import InvocationEnd, Kind
 from keep_sandbox.shim import LOAD_HEAD, ShimResult, put
@@ -183,7 +184,7 @@ def test_a_memory_with_the_difference_of_a_script_is_the_memory_that_was_loaded(
         assert put(loaded, head + about + source)
         assert loaded.call("load") == ShimResult.LOADED
         heap_top, other = engine.seen(loaded).heap_top, engine.take()
-        Difference(engine.prelude, loaded, heap_top).write(other)
+        ScriptImage(engine.prelude, loaded, heap_top).write(other)
         assert Image(loaded, heap_top).is_in(other)
         engine.give_back(other)
         assert engine.prelude.is_in(other)
@@ -199,6 +200,21 @@ def test_images_and_instances_are_bounded(fresh: Engine, monkeypatch: pytest.Mon
     assert run(fresh, prepare("return 20"))[0].ending == Value(value="20")
     assert fresh.image_count == 1
     assert len(list(idle(fresh))) <= IDLE_MAX
+
+
+def test_an_invocation_leaves_no_cycle_behind(engine: Engine) -> None:
+    """A cycle would hold a memory of 80 MB until the next collection, and a worker collects rarely."""
+    endings = ("return 1", "await ctx.gmail.send({ to: 'a' })", "throw new Error('no')", "for (;;);")
+    for each in endings:
+        run(engine, prepare(each))
+    gc.collect()
+    gc.disable()
+    try:
+        for each in endings:
+            run(engine, prepare(each))
+        assert gc.collect() == 0
+    finally:
+        gc.enable()
 
 
 def test_limits_are_part_of_an_image(engine: Engine) -> None:
