@@ -70,6 +70,11 @@ def wake_up_caller() -> Callable[[Callable[[], None]], None]:
     return call_soon
 
 
+def is_on_trio() -> bool:
+    """Return True if this task is one of trio's."""
+    return _running_trio() is not None
+
+
 def _running_trio() -> Any:
     """Return the module if this task is one of trio's. Without trio this is one look into a dictionary."""
     trio = sys.modules.get("trio")

@@ -91,7 +91,7 @@ class SandboxPool:
         self._limits = limits
         self._policy = policy
         self._run_sync = run_sync
-        self._slots = anyio.Semaphore(policy.concurrent_max)
+        self._slots = anyio.Semaphore(policy.concurrent_max, fast_acquire=True)
         self._staff = Staff("jailed" if mode == "jailed" else "wasm", limits, policy, self._done, self._ended)
         self._teams: dict[Group, _Team] = {}
         self._placed = 0

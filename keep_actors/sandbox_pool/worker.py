@@ -14,6 +14,7 @@ from typing import Final, Protocol, assert_never
 import anyio
 import anyio.lowlevel
 
+from keep_actors.kernel.socket_reader import SocketReader
 from keep_actors.kernel.waiter import Waiter
 from keep_actors.sandbox_pool.placement import Candidate, Group, Shelf, Taken, Turns
 from keep_sandbox.conversation import Violation
@@ -21,7 +22,6 @@ from keep_sandbox.limits import Limits
 from keep_sandbox.outcomes import ProtocolViolation, Terminal, WorkerLost, outcome_of_exit
 from keep_sandbox.protocol import Abort, BadFrame, CallFrame, FrameReader, FromWorker, Ready, Waits, encode, from_worker
 
-_READ_BYTES: Final = 1 << 16
 _WRITE_BYTES: Final = 1 << 18
 _QUEUED_BYTES_MAX: Final = 1 << 20
 """Whoever has something to send waits while more than this is queued."""
@@ -80,6 +80,7 @@ class Worker:
         self._is_ready = False
         self._is_over = False
         self._socket = sock
+        self._bytes = SocketReader(sock)
         self._reader: FrameReader[FromWorker] = FrameReader(from_worker, limits.frame_bytes)
         self._on_done = on_done
         self._calls: dict[int, Caller] = {}
@@ -158,9 +159,7 @@ class Worker:
         self._is_over = True
         self._unsent.clear()
         self._make_room()
-        if self._socket.fileno() >= 0:
-            anyio.notify_closing(self._socket)
-            self._socket.close()
+        self._bytes.close()
 
     # The worker speaks.
 
@@ -178,6 +177,7 @@ class Worker:
             return why
         finally:
             self._is_over = True
+            self._bytes.rest()
             self.started.set()
             self._make_room()
 
@@ -218,31 +218,19 @@ class Worker:
         while True:
             with anyio.CancelScope(deadline=self._deadline()) as self._watch:
                 while True:
-                    try:
-                        # Waits even if there is more to read: a worker that never stops must not starve other tasks.
-                        await anyio.wait_readable(self._socket)
-                    except (anyio.ClosedResourceError, OSError, ValueError):
-                        return Why.GONE
-                    if (why := self._hear()) is not None:
+                    data = await self._bytes.receive()
+                    if (why := self._hear(data) if data else Why.GONE) is not None:
                         return why
             # The clock is set only to ring earlier, so it may have rung for a turn that has ended.
             if self._deadline() <= anyio.current_time():
                 # The event loop may have been late itself: an answer that is there counts.
-                if (why := self._hear()) is not None:
+                if (why := self._hear(self._bytes.take())) is not None:
                     return why
                 if self._deadline() <= anyio.current_time():
                     return Why.LATE
 
-    def _hear(self) -> Why | None:
+    def _hear(self, data: bytes) -> Why | None:
         """Take what has come. Returns the reason if that is the end."""
-        try:
-            data = self._socket.recv(_READ_BYTES)
-        except BlockingIOError:
-            return None
-        except OSError:
-            return Why.GONE
-        if not data:
-            return Why.GONE
         self._reader.feed(data)
         try:
             for frame in self._reader:

@@ -16,7 +16,7 @@ from keep_sandbox.wasm import Instance, Module
 ENGINE_VERSION: Final = "0.17.0.2"
 """The version of QuickJS-ng in `engine.wasm`."""
 
-IMAGES_BYTES_MAX: Final = 64 * 1024 * 1024
+IMAGES_BYTES_MAX: Final = 128 * 1024 * 1024
 """Images of scripts that an engine keeps. That of a small script takes about 90 KB."""
 IDLE_MAX: Final = 32
 """Instances that an engine keeps while no guest has them: as many as a worker usually has calls at a time."""
