@@ -9,6 +9,7 @@ from bench import machine
 from bench.peers import crash, throughput
 from bench.peers import systems as known
 from bench.peers.environments import folder_of_cache
+from bench.peers.room import room
 from bench.peers.systems import Candidate, available
 from bench.peers.throughput import Bench, Crowd
 from bench.report import Column, Report, Value
@@ -26,9 +27,12 @@ MEASURES: Final = (
     "a closed loop: a unit begins when another one ends. Acceptance of a unit, durable in all of them, is in its time",
     "CPU and memory (PSS) of all processes of the system and its client; foreign cores: the CPU that all other "
     "processes of the machine used meanwhile",
-    "with --crash: all units are accepted, all processes of the system are killed with SIGKILL after so many effects, "
-    "and started again: effects that repeat an earlier one, units without one, seconds from the restart until the "
-    "system says that all are done. In keep-actors the connector can be asked whether a call happened, 2 s after it",
+    "with --crash: a client sends all units. At exactly so many effects, before the last one is answered, every "
+    "process of the system is killed with SIGKILL, its server and PostgreSQL too, as when a machine crashes without "
+    "loss of files. All is started again; the client sends again, by the same name, what it does not know to be "
+    "accepted. Told: effects that repeat an earlier one, units without one, questions to a person, and seconds from the restart "
+    "until the system says that all are done. In keep-actors the connector can be asked whether a call "
+    "happened, 2 s after it",
 )
 LEAVES_OUT: Final = (
     "isolation: only keep-actors runs each unit's code as an untrusted script in a jailed process; the others run "
@@ -74,7 +78,8 @@ def run(report: Report, *, quick: bool, crash_table: bool = False, environments:
     size = QUICK if quick else FULL
     with tempfile.TemporaryDirectory() as name:
         facts: dict[str, Value] = {
-            "machine": machine.describe(),
+            **machine.facts(),
+            "network": room().words(),
             "python_with_pgo": "yes" if has_pgo() else "no",
             "files_in": str(Path(name).parent),
             "fsync_us": machine.fsync_us(Path(name)),

@@ -1,18 +1,22 @@
-"""Start drivers, talk with them, kill them. A driver and all its children are one group of processes."""
+"""Start drivers, talk with them, kill them. A driver and all its children share a room, if the machine has rooms."""
 
 import json
 import os
 import signal
 import subprocess
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 
+from bench.peers.processes import is_alive, tree
+from bench.peers.room import room
 from bench.peers.systems import System
 from bench.peers.unit import Plan
 
 ROOT: Final = Path(__file__).parents[2]
+_GONE_S: Final = 30
 
 
 class Failed(Exception):
@@ -35,7 +39,7 @@ class Driver:
         assert self._process.stdout, "it was opened with a pipe"
         line = self._process.stdout.readline()
         if not line:
-            raise Failed(f"a driver said nothing: {self._words.read_text('utf-8', 'replace')[-2_000:]}")
+            raise Failed(f"a driver said nothing: {self.words()}")
         said: dict[str, Any] = json.loads(line)
         return said
 
@@ -48,13 +52,44 @@ class Driver:
         """Wait for its end."""
         self._process.communicate()
         if self._process.returncode != 0:
-            raise Failed(f"a driver ended with {self._process.returncode}: {self._words.read_text('utf-8')[-2_000:]}")
+            raise Failed(f"a driver ended with {self._process.returncode}: {self.words()}")
+
+    def words(self) -> str:
+        """Its last words on stderr."""
+        return self._words.read_text("utf-8", "replace")[-2_000:]
 
     def kill(self) -> None:
-        """Kill it and all its children at once, as a loss of power would."""
-        with suppress(ProcessLookupError):
-            os.killpg(self.pid, signal.SIGKILL)
+        """Kill it and all its descendants at once, as a loss of power would; return when none of them is left.
+
+        The first process of a room takes all others with it, also those that made a session of their own, as the
+        children of PostgreSQL do.
+        """
+        first = _first_of_room(self.pid) if room().command else None
+        if first is not None:
+            _kill(first)
+        victims = [process.pid for process in tree(self.pid)]
+        for victim in victims:
+            if first is None or victim != self.pid:  # `unshare` ends by itself, after all processes of the room
+                _kill(victim)
         self._process.wait()
+        until = time.monotonic() + _GONE_S
+        while any(is_alive(victim) for victim in victims):
+            if time.monotonic() > until:
+                raise Failed("processes of a driver did not end when they were killed")
+            time.sleep(0.001)
+
+
+def _first_of_room(unshare: int) -> int | None:
+    try:
+        children = Path(f"/proc/{unshare}/task/{unshare}/children").read_text().split()
+    except OSError:
+        return None
+    return int(children[0]) if children else None
+
+
+def _kill(pid: int) -> None:
+    with suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGKILL)
 
 
 @contextmanager
@@ -62,7 +97,7 @@ def driving(system: System, plan: Plan) -> Iterator[Driver]:
     """Start the driver of a system. At the end of the block no process of it is left."""
     words = Path(plan.folder) / "stderr.txt"
     plan = plan._replace(program=system.program, setting=system.setting)
-    command = [str(system.python), "-m", system.driver, plan.text()]
+    command = [*room().command, str(system.python), "-m", system.driver, plan.text()]
     pipe = subprocess.PIPE
     with (
         words.open("ab") as errors,

@@ -42,6 +42,14 @@ def _read(folder: Path) -> Process | None:
     return Process(int(folder.name), int(fields[1]), sum(map(int, fields[11:15])) / _TICKS_PER_S)
 
 
+def is_alive(pid: int) -> bool:
+    """False for a process that has ended, also if its parent has not yet asked how."""
+    try:
+        return (Path("/proc") / str(pid) / "stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
 def cpu_s(root: int) -> float:
     """CPU seconds of a tree so far."""
     return sum(process.cpu_s for process in tree(root))

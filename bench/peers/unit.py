@@ -12,10 +12,17 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple, Self
 
 from bench.outside import PaymentFile
+from bench.peers.fuse import Fuse
 
 ANSWER: Final = "paid"
 NO_LIMIT: Final = "no limit of threads"
 """The setting of DBOS with its own default."""
+PATIENCE_S: Final = 2
+"""The time after which a process that was killed is believed to be gone, in the systems that wait for one."""
+
+
+SENDERS: Final = 32
+"""Units that are sent at a time in the story of a crash."""
 
 
 class Task(StrEnum):
@@ -26,9 +33,10 @@ class Task(StrEnum):
     MEASURE = "measure"
     """Say `ready`; at `go` work with `in_flight` units at a time; say the times; end at `end`."""
     ACCEPT = "accept"
-    """Accept all units, say so, and work on them until killed."""
+    """Say `ready`; at `go` send all units, and work on them until killed."""
     FINISH = "finish"
-    """Start on the files of a killed process, work until all units are done, say so, and end."""
+    """Start on the files of a killed process, send what was not known to be accepted, work until all units are done,
+    say so, and end."""
 
 
 class Plan(NamedTuple):
@@ -52,9 +60,51 @@ class Plan(NamedTuple):
         return json.dumps(self._asdict())
 
     @property
-    def outside(self) -> PaymentFile:
-        """The service that is paid. A line need not survive a loss of power, so it is not synced."""
-        return PaymentFile(Path(self.folder) / "outside.txt", synced=False)
+    def outside(self) -> "Outside":
+        return Outside(Path(self.folder))
+
+    @property
+    def client(self) -> "Client":
+        return Client(Path(self.folder), self.units)
+
+
+class Outside(PaymentFile):
+    """The service that is paid. A line need not survive a loss of power, so it is not synced."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder / "outside.txt", synced=False)
+        self._fuse = Fuse(folder)
+
+    def pay(self, order: str, key: str) -> None:
+        is_last = self._fuse.draw()
+        super().pay(order, key)
+        if is_last:
+            self._fuse.ring()
+
+
+class Client:
+    """The one who sends units, with a memory outside the machine that is killed.
+
+    It sends a unit again, by the same name, if it was not told that the unit was accepted.
+    """
+
+    def __init__(self, folder: Path, units: int) -> None:
+        self._path = folder / "accepted.txt"
+        self._units = units
+
+    def accepted(self, number: int) -> None:
+        with self._path.open("a", encoding="utf-8") as file:
+            file.write(f"{number}\n")
+
+    def open_units(self) -> list[int]:
+        """The units that are not known to be accepted."""
+        known = self._path.read_text("utf-8").split() if self._path.exists() else []
+        return sorted(set(range(self._units)) - {int(number) for number in known})
+
+
+def order(number: int) -> str:
+    """The name of a unit."""
+    return f"order-{number}"
 
 
 def prepare(order: str) -> dict[str, str]:

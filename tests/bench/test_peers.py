@@ -2,8 +2,10 @@
 
 import io
 import json
+import os
 import subprocess
 import sys
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -12,14 +14,16 @@ import pytest
 
 from bench.__main__ import main
 from bench.outside import PaymentFile
-from bench.peers import comparison, crash, environments, processes, systems, throughput
+from bench.peers import comparison, crash, driving, environments, processes, room, systems, throughput
 from bench.peers.crash import Accident
 from bench.peers.drivers import keep_driver
-from bench.peers.driving import Failed, driving
+from bench.peers.driving import Driver, Failed
 from bench.peers.environments import Packages, Unavailable
+from bench.peers.fuse import Fuse, rings
+from bench.peers.room import Room
 from bench.peers.systems import Candidate, System
 from bench.peers.throughput import Bench, Crowd, Result
-from bench.peers.unit import Plan, Task
+from bench.peers.unit import Plan, Task, order
 from bench.report import Report
 
 ROOT = Path(__file__).parents[2]
@@ -43,6 +47,10 @@ def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
     )
 
 
+def a_plan(folder: Path) -> Plan:
+    return Plan(Task.MEASURE, str(folder), 1, 1)
+
+
 def objects(out: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in out.splitlines()]
 
@@ -59,6 +67,7 @@ def test_ours_is_measured_and_what_cannot_be_had_is_skipped_with_its_reason(
     assert about["measures"]
     assert about["leaves_out"]
     assert about["python_with_pgo"] in ("yes", "no")
+    assert about["network"] == room.room().words()
     assert (skipped["measure"], skipped["system"]) == ("skipped", "Absent")
     assert skipped["reason"] == "its server is not for this machine"
 
@@ -84,7 +93,8 @@ def test_ours_is_killed_and_finishes_every_unit_once(capsys: pytest.CaptureFixtu
     rest = objects(capsys.readouterr().out)[2:]
     [row] = [each for each in rest if "kill_after" in each]
     assert (row["system"], row["units"], row["twice"], row["lost"], row["asked"]) == ("keep-actors", 12, 0, 0, 0)
-    assert 4 <= row["effects_at_kill"] <= 12
+    assert row["effects_at_kill"] == 4
+    assert 4 <= row["accepted_at_kill"] <= 12
     assert [each["kept"] for each in rest if "promise" in each] == [True, True]
 
 
@@ -139,11 +149,11 @@ def test_effects_that_repeat_and_units_without_one_are_counted(payments: Sequenc
 @pytest.mark.parametrize(
     ("name", "accident", "kept"),
     [
-        ("keep-actors", Accident(5, twice=0, lost=0, asked=0, seconds=1), True),
-        ("keep-actors", Accident(5, twice=0, lost=1, asked=1, seconds=1), True),
-        ("keep-actors", Accident(5, twice=1, lost=0, asked=0, seconds=1), False),
-        ("keep-actors", Accident(5, twice=0, lost=1, asked=0, seconds=1), False),
-        ("a peer", Accident(5, twice=7, lost=7, asked=0, seconds=1), True),
+        ("keep-actors", Accident(5, 9, twice=0, lost=0, asked=0, seconds=1), True),
+        ("keep-actors", Accident(5, 9, twice=0, lost=1, asked=1, seconds=1), True),
+        ("keep-actors", Accident(5, 9, twice=1, lost=0, asked=0, seconds=1), False),
+        ("keep-actors", Accident(5, 9, twice=0, lost=1, asked=0, seconds=1), False),
+        ("a peer", Accident(5, 9, twice=7, lost=7, asked=0, seconds=1), True),
     ],
 )
 def test_only_a_promise_of_ours_can_be_broken(name: str, accident: Accident, kept: bool) -> None:
@@ -198,7 +208,7 @@ def test_the_drivers_of_peers_need_only_the_standard_library() -> None:
 
 def test_a_driver_that_fails_is_told_with_its_words(tmp_path: Path) -> None:
     system = System("broken", Path(sys.executable), "bench.peers.drivers.no_such_driver")
-    with driving(system, Plan(Task.MEASURE, str(tmp_path), 1, 1)) as driver, pytest.raises(Failed, match="no_such"):
+    with driving.driving(system, a_plan(tmp_path)) as driver, pytest.raises(Failed, match="no_such"):
         driver.said()
 
 
@@ -207,6 +217,107 @@ def test_units_without_effects_are_not_a_measurement(tmp_path: Path, monkeypatch
     (tmp_path / "prepared").mkdir()
     with pytest.raises(Failed, match="1 effects in 2 units"):
         Bench(tmp_path / "prepared").measure(OURS.ready(tmp_path), Crowd(1, 2))
+
+
+# The kill.
+
+
+def test_exactly_as_many_effects_happen_as_the_fuse_allows(tmp_path: Path) -> None:
+    plan = Plan(Task.ACCEPT, str(tmp_path), 1, 20)
+    plan.outside.pay("warm-up", "key")
+    plan.outside.clear()
+    with Fuse(tmp_path).laid(5) as bell:
+        for number in range(4):
+            plan.outside.pay(order(number), "key")
+        assert not rings(bell, 0)
+        payers = [threading.Thread(target=plan.outside.pay, args=(order(number), "key")) for number in (4, 5, 6)]
+        for payer in payers:
+            payer.start()
+        assert rings(bell, 10)
+        assert len(plan.outside.payments()) == 5
+        with os.fdopen(os.open(tmp_path / "fuse", os.O_WRONLY), "wb") as unanswered:
+            unanswered.write(b"...")  # so that the threads of this test can end
+        for payer in payers:
+            payer.join(10)
+    plan.outside.pay("later", "key")
+    assert plan.outside.payments()[-1] == "later key"
+
+
+def test_a_client_sends_again_what_it_does_not_know_to_be_accepted(tmp_path: Path) -> None:
+    client = Plan(Task.ACCEPT, str(tmp_path), 1, 4).client
+    assert client.open_units() == [0, 1, 2, 3]
+    client.accepted(2)
+    client.accepted(0)
+    assert client.open_units() == [1, 3]
+
+
+FAMILY = """
+import os, subprocess, sys
+child = "import os, subprocess, sys; os.setsid(); subprocess.run(['sleep', '100'])"
+subprocess.Popen([sys.executable, "-c", child])
+print('{"ready": true}', flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.fixture(params=["a room", "no room"])
+def with_and_without_a_room(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    if request.param == "no room":
+        monkeypatch.setattr(driving, "room", lambda: Room((), "for the test"))
+    elif room.room().missing:
+        pytest.skip(room.room().missing)
+
+
+@pytest.mark.usefixtures("with_and_without_a_room")
+def test_a_kill_takes_descendants_that_left_the_session(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "family.py").write_text(FAMILY)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    with driving.driving(System("family", Path(sys.executable), "family"), a_plan(tmp_path)) as driver:
+        driver.said()
+        family = wait_for_family(driver)
+        driver.kill()
+        assert not any(processes.is_alive(pid) for pid in family)
+
+
+def wait_for_family(driver: Driver) -> list[int]:
+    """All processes of the driver, when the grandchild is there."""
+    while True:
+        family = [process.pid for process in processes.tree(driver.pid)]
+        if any(Path(f"/proc/{pid}/comm").read_text() == "sleep\n" for pid in family):
+            return family
+
+
+ADDRESSES = """
+import json, socket, sys
+try:
+    socket.create_connection(("192.0.2.1", 9), timeout=1).close()
+    outside = "reached"
+except OSError as error:
+    outside = type(error).__name__ if not error.errno else errno.errorcode[error.errno]
+with socket.create_server(("127.0.0.1", 0)) as server:
+    socket.create_connection(server.getsockname()).close()
+print(json.dumps({"outside": outside, "devices": [name for _, name in socket.if_nameindex()]}), flush=True)
+""".replace("import json", "import errno, json")
+
+
+def test_a_driver_has_loopback_and_no_other_network(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    if room.room().missing:
+        pytest.skip(room.room().missing)
+    (tmp_path / "addresses.py").write_text(ADDRESSES)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    with driving.driving(System("addresses", Path(sys.executable), "addresses"), a_plan(tmp_path)) as driver:
+        assert driver.said() == {"outside": "ENETUNREACH", "devices": ["lo"]}
+        driver.end()
+
+
+def test_a_machine_without_rooms_says_why(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    refusing = tmp_path / "unshare"
+    refusing.write_text("#!/bin/sh\necho 'unshare: Operation not permitted' >&2\nexit 1\n")
+    refusing.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    assert room.room.__wrapped__() == Room((), "unshare: Operation not permitted")
+    monkeypatch.setenv("PATH", "/nowhere")
+    assert room.room.__wrapped__().words() == "the machine's: there is no `unshare`"
 
 
 # Processes.

@@ -10,6 +10,7 @@ import sys
 import time
 from collections import deque
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Final
@@ -18,7 +19,7 @@ from dbos import DBOS, DBOSConfig, SetWorkflowID, WorkflowHandle
 
 from bench.peers import unit
 from bench.peers.drivers.postgres import running
-from bench.peers.unit import ANSWER, NO_LIMIT, Plan, Stopwatch, Task, say, told
+from bench.peers.unit import ANSWER, NO_LIMIT, SENDERS, Plan, Stopwatch, Task, say, told
 
 SQLITE_THREADS: Final = 1
 """The fastest of 1, 2, 4, 16 and no limit, with 100 units in flight on a machine with 2 cores."""
@@ -74,13 +75,14 @@ def live(plan: Plan) -> None:
                     _measure(plan, order_paid)
                     told("end")
             case Task.ACCEPT:
-                for number in range(plan.units):
-                    _start(order_paid, f"order-{number}")
-                say(accepted=plan.units)
-                sys.stdin.readline()
+                say(ready=True)
+                if told("go"):
+                    _send(plan, order_paid)
+                    sys.stdin.readline()
             case Task.FINISH:
+                _send(plan, order_paid)
                 for number in range(plan.units):
-                    DBOS.retrieve_workflow(f"order-{number}").get_result()
+                    DBOS.retrieve_workflow(unit.order(number)).get_result()
                 say(done=True, asked=0)
             case Task.PREPARE:
                 raise AssertionError("nothing is prepared for DBOS")
@@ -97,6 +99,15 @@ def _start(order_paid: Callable[[str], dict[str, str]], order: str) -> WorkflowH
         return DBOS.start_workflow(order_paid, order)
 
 
+def _send(plan: Plan, order_paid: Callable[[str], dict[str, str]]) -> None:
+    def send(number: int) -> None:
+        _start(order_paid, unit.order(number))
+        plan.client.accepted(number)
+
+    with ThreadPoolExecutor(SENDERS) as senders:
+        list(senders.map(send, plan.client.open_units()))
+
+
 def _measure(plan: Plan, order_paid: Callable[[str], dict[str, str]]) -> None:
     """Wait for the oldest unit, and start another one in its place: they are done in the order of their start."""
     watch = Stopwatch()
@@ -104,7 +115,7 @@ def _measure(plan: Plan, order_paid: Callable[[str], dict[str, str]]) -> None:
     for number in range(plan.units):
         if len(started) == plan.in_flight:
             _finish(started, watch)
-        started.append((time.perf_counter(), _start(order_paid, f"order-{number}")))
+        started.append((time.perf_counter(), _start(order_paid, unit.order(number))))
     while started:
         _finish(started, watch)
     watch.say(syncs=None)

@@ -14,7 +14,7 @@ import anyio
 import anyio.to_thread
 
 import keep_actors
-from bench.peers.unit import ANSWER, Plan, Stopwatch, Task, say, told
+from bench.peers.unit import ANSWER, PATIENCE_S, SENDERS, Plan, Stopwatch, Task, order, say, told
 from bench.runtime import CountingVfs, Meter, counted_syncs, metered
 from keep_actors import Backoff, Connector, Keep, MutationCall, Policy, mutation
 from keep_actors.connectors import Applied, NotApplied
@@ -23,7 +23,7 @@ from keep_storage.model import EventStatus, MutationStatus
 
 TOPIC: Final = "orders"
 POLICY: Final = Policy(retry=Backoff(first_ms=10, cap_ms=50), reconcile=Backoff(first_ms=50, cap_ms=500))
-TIMEOUT_MS: Final = 2_000
+TIMEOUT_MS: Final = 1_000 * PATIENCE_S
 """Only after this time does a missing line prove that a call of a killed process did not happen."""
 _TOGETHER: Final = 50
 _PATIENCE_S: Final = 0.02
@@ -105,10 +105,12 @@ async def live(plan: Plan, syncs: CountingVfs, meter: Meter) -> None:
                     await _measure(plan, keep, ends, syncs, meter)
                     await anyio.to_thread.run_sync(told, "end")
             case Task.ACCEPT:
-                await _accept(keep, plan)
-                say(accepted=plan.units)
-                await anyio.to_thread.run_sync(sys.stdin.readline)
+                say(ready=True)
+                if await anyio.to_thread.run_sync(told, "go"):
+                    await _send(keep, plan)
+                    await anyio.to_thread.run_sync(sys.stdin.readline)
             case Task.FINISH:
+                await _send(keep, plan)
                 asked = await _finish(keep, plan)
                 say(done=True, asked=asked)
 
@@ -128,9 +130,9 @@ async def _measure(plan: Plan, keep: Keep, ends: Ends, syncs: CountingVfs, meter
     before, watch = syncs.count, Stopwatch()
 
     async def work(number: int) -> None:
-        for order in range(number, plan.units, plan.in_flight):
+        for unit in range(number, plan.units, plan.in_flight):
             started, ended = time.perf_counter(), ends.of(ids[workflow(number)])
-            await _publish(keep, workflow(number), order)
+            await _publish(keep, workflow(number), unit)
             await ended.wait()
             watch.unit_took(time.perf_counter() - started)
 
@@ -142,14 +144,21 @@ async def _measure(plan: Plan, keep: Keep, ends: Ends, syncs: CountingVfs, meter
     await keep.wait_idle()
 
 
-async def _accept(keep: Keep, plan: Plan) -> None:
+async def _send(keep: Keep, plan: Plan) -> None:
+    units = plan.client.open_units()
+
+    async def send(first: int) -> None:
+        for unit in units[first::SENDERS]:
+            await _publish(keep, workflow(unit % plan.in_flight), unit)
+            plan.client.accepted(unit)
+
     async with anyio.create_task_group() as tasks:
-        for order in range(plan.units):
-            tasks.start_soon(_publish, keep, workflow(order % plan.in_flight), order)
+        for first in range(SENDERS):
+            tasks.start_soon(send, first)
 
 
-async def _publish(keep: Keep, name: str, order: int) -> None:
-    await keep.publish(name, TOPIC, message_id=f"order-{order}", title=f"Order {order}")
+async def _publish(keep: Keep, name: str, unit: int) -> None:
+    await keep.publish(name, TOPIC, message_id=order(unit), title=f"Order {unit}")
 
 
 async def _finish(keep: Keep, plan: Plan) -> int:

@@ -17,11 +17,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, NamedTuple, Self
 
-from bench.peers.unit import Plan, Stopwatch, Task, say, told
+from bench.peers.unit import SENDERS, Plan, Stopwatch, Task, order, say, told
 
 SERVICE: Final = "Orders"
 _START_S: Final = 60
-_CONNECTIONS_TO_ACCEPT: Final = 32
 _ASK_S: Final = 0.2
 _SURE: Final = 2
 
@@ -56,11 +55,12 @@ class Connection:
     async def open(cls, port: int) -> Self:
         return cls(*await asyncio.open_connection("127.0.0.1", port))
 
-    async def post(self, path: str, body: object) -> bytes:
-        """Post JSON, and return the answer's body."""
+    async def post(self, path: str, body: object, *, key: str = "") -> bytes:
+        """Post JSON, and return the answer's body. What was posted with the same key before is not done again."""
         data = json.dumps(body).encode()
         head = f"POST {path} HTTP/1.1\r\nhost: localhost\r\naccept: application/json\r\n"
-        head += f"content-type: application/json\r\ncontent-length: {len(data)}\r\n\r\n"
+        head += f"content-type: application/json\r\ncontent-length: {len(data)}\r\n"
+        head += f"idempotency-key: {key}\r\n\r\n" if key else "\r\n"
         self._writer.write(head.encode() + data)
         answer = (await self._reader.readuntil(b"\r\n\r\n")).decode().lower()
         assert answer.split()[1].startswith("2"), answer
@@ -121,10 +121,12 @@ async def live(plan: Plan) -> None:
                     await _measure(plan, connections)
                     told("end")
             case Task.ACCEPT:
-                await _accept(plan, ports)
-                say(accepted=plan.units)
-                await asyncio.to_thread(sys.stdin.readline)
+                say(ready=True)
+                if told("go"):
+                    await _send(plan, ports)
+                    await asyncio.to_thread(sys.stdin.readline)
             case Task.FINISH:
+                await _send(plan, ports)
                 await _all_done(ports)
                 say(done=True, asked=0)
             case Task.PREPARE:
@@ -164,22 +166,25 @@ async def _measure(plan: Plan, connections: list[Connection]) -> None:
     watch = Stopwatch()
 
     async def work(number: int, connection: Connection) -> None:
-        for order in range(number, plan.units, plan.in_flight):
+        for unit in range(number, plan.units, plan.in_flight):
             started = time.perf_counter()
-            await connection.post(f"/{SERVICE}/paid", f"order-{order}")
+            await connection.post(f"/{SERVICE}/paid", order(unit))
             watch.unit_took(time.perf_counter() - started)
 
     await asyncio.gather(*(work(number, each) for number, each in enumerate(connections)))
     watch.say(syncs=None)
 
 
-async def _accept(plan: Plan, ports: Ports) -> None:
-    async def send(number: int) -> None:
-        connection = await Connection.open(ports.ingress)
-        for order in range(number, plan.units, _CONNECTIONS_TO_ACCEPT):
-            await connection.post(f"/{SERVICE}/paid/send", f"order-{order}")
+async def _send(plan: Plan, ports: Ports) -> None:
+    units = plan.client.open_units()
 
-    await asyncio.gather(*(send(number) for number in range(_CONNECTIONS_TO_ACCEPT)))
+    async def send(first: int) -> None:
+        connection = await Connection.open(ports.ingress)
+        for unit in units[first::SENDERS]:
+            await connection.post(f"/{SERVICE}/paid/send", order(unit), key=order(unit))
+            plan.client.accepted(unit)
+
+    await asyncio.gather(*(send(first) for first in range(SENDERS)))
 
 
 async def _all_done(ports: Ports) -> None:
