@@ -28,7 +28,8 @@ BENCHMARKS: Final = {
         "a process killed around an external call: how often it happened, beside DBOS", "bench.effects"
     ),
     "peers": Benchmark(
-        "the same unit of work on DBOS and Restate: units/s, CPU, memory; with --crash: effects after a kill",
+        "the same unit of work on DBOS, Restate, Absurd and Temporal: units/s, CPU, memory; with --crash: effects "
+        "after a kill",
         "bench.peers.comparison",
     ),
 }

@@ -10,8 +10,10 @@ import subprocess
 from typing import Final, NamedTuple
 
 _NAMESPACES: Final = ("--net", "--pid", "--ipc", "--fork", "--kill-child", "--mount-proc")
-_AS_ROOT: Final = ("unshare", *_NAMESPACES)
-_AS_USER: Final = ("unshare", "--user", "--map-current-user", "--keep-caps", *_NAMESPACES)
+_UNSHARE: Final = ("setpriv", "--pdeathsig", "KILL", "unshare")
+"""It dies with the harness, and the room with it: a harness that is killed leaves no server behind."""
+_AS_ROOT: Final = (*_UNSHARE, *_NAMESPACES)
+_AS_USER: Final = (*_UNSHARE, "--user", "--map-current-user", "--keep-caps", *_NAMESPACES)
 # The shell stays as the first process: a driver that is process 1 would be the parent of every orphan.
 _ENTER: Final = ("sh", "-c", 'PATH="$PATH:/usr/sbin:/sbin"; ip link set lo up && "$@"; exit $?', "sh")
 _TRY_S: Final = 10
@@ -30,8 +32,9 @@ class Room(NamedTuple):
 @functools.cache
 def room() -> Room:
     """The room that this machine allows."""
-    if shutil.which("unshare") is None:
-        return Room((), "there is no `unshare`")
+    for program in ("setpriv", "unshare"):
+        if shutil.which(program) is None:
+            return Room((), f"there is no `{program}`")
     missing = ""
     for unshare in (_AS_ROOT, _AS_USER):
         command = (*unshare, "--", *_ENTER)

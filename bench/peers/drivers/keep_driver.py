@@ -26,7 +26,7 @@ POLICY: Final = Policy(retry=Backoff(first_ms=10, cap_ms=50), reconcile=Backoff(
 TIMEOUT_MS: Final = 1_000 * PATIENCE_S
 """Only after this time does a missing line prove that a call of a killed process did not happen."""
 _TOGETHER: Final = 50
-_PATIENCE_S: Final = 0.02
+_LOOK_S: Final = 0.02
 
 
 class PaymentConnector(Connector):
@@ -163,21 +163,20 @@ async def _publish(keep: Keep, name: str, unit: int) -> None:
 
 async def _finish(keep: Keep, plan: Plan) -> int:
     """Wait until every event is consumed or a person is asked. Return the number of questions."""
+    ids = {each.name: each.id for each in await keep.workflows()}
     open_names = [workflow(number) for number in range(plan.in_flight)]
     while True:
         await keep.wait_idle()
         asked = {
             each.workflow_id for each in await keep.unknowns() if each.status is not MutationStatus.NEEDS_RECONCILE
         }
-        open_names = [name for name in open_names if await _is_open(keep, name, asked)]
+        open_names = [name for name in open_names if ids[name] not in asked and await _has_open_events(keep, name)]
         if not open_names:
             return len(asked)
-        await anyio.sleep(_PATIENCE_S)
+        await anyio.sleep(_LOOK_S)
 
 
-async def _is_open(keep: Keep, name: str, asked: set[str]) -> bool:
-    if (await keep.workflow(name)).id in asked:
-        return False
+async def _has_open_events(keep: Keep, name: str) -> bool:
     return any(event.status is not EventStatus.CONSUMED for event in await keep.events(name, TOPIC))
 
 

@@ -3,6 +3,7 @@
 import os
 import pwd
 import shutil
+import signal
 import socket
 import subprocess
 import time
@@ -32,7 +33,7 @@ def running(programs: str, folder: Path) -> Iterator[str]:
             _await(programs, port)
             yield f"postgresql://{USER}@127.0.0.1:{port}/postgres"
         finally:
-            server.terminate()
+            server.send_signal(signal.SIGINT)  # it ends connections; at SIGTERM it would wait for their clients
 
 
 def _owned(data: Path) -> None:
