@@ -1,4 +1,7 @@
-"""`python -m bench plot FILE.jsonl... [--to FOLDER]`: SVG figures from raw results, made from what is there."""
+"""`python -m bench plot FILE.jsonl... [--to FOLDER] [--page PAGE.md]`: figures and tables from raw results.
+
+Figures are SVG, made from what is there. Tables are written into a Markdown page, between its markers.
+"""
 
 import argparse
 import sys
@@ -6,7 +9,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from bench.plot.figures import figures
-from bench.plot.reading import BadResults, read
+from bench.plot.page import filled
+from bench.plot.reading import BadResults, Results, read
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -16,13 +20,22 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument(
         "--to", type=Path, metavar="FOLDER", help="where the figures go; beside the first file if left out"
     )
+    parser.add_argument("--page", type=Path, metavar="PAGE.md", help="write the tables between its markers again")
     chosen = parser.parse_args(arguments)
     folder: Path = chosen.to or chosen.files[0].parent
     try:
         results = read(chosen.files)
+        if chosen.page:
+            chosen.page.write_text(filled(chosen.page.read_text("utf-8"), results), "utf-8")
+            print(chosen.page)
     except BadResults as error:
         print(error, file=sys.stderr)
         return 2
+    return 0 if _drawn(results, folder) or chosen.page else 1
+
+
+def _drawn(results: Results, folder: Path) -> int:
+    """Write the figures that can be drawn; return how many."""
     written = 0
     for figure in figures(results):
         path = folder / f"{figure.name}.svg"
@@ -33,4 +46,4 @@ def main(arguments: Sequence[str]) -> int:
         path.write_text(figure.svg, "utf-8")
         print(path)
         written += 1
-    return 0 if written else 1
+    return written

@@ -16,14 +16,17 @@ class BadResults(Exception):
 
 
 class Results(NamedTuple):
-    """The rows of all files. `abouts` are their first lines: the machine, the versions, the date."""
+    """The rows of all files."""
 
-    abouts: list[Fields]
     rows: list[Fields]
 
 
+ABOUT: Final = "about"
+"""The key of a row for the first line of its file: the machine, the versions, the date. Empty if there is none."""
+
+
 def read(paths: Sequence[Path]) -> Results:
-    results = Results([], [])
+    results = Results([])
     for path in paths:
         try:
             text = path.read_text("utf-8")
@@ -34,12 +37,13 @@ def read(paths: Sequence[Path]) -> Results:
         lines = [(number, line) for number, line in enumerate(text.splitlines(), 1) if line.strip()]
         if not lines:
             raise BadResults(f"{path} is empty: the benchmark has written nothing. {_HOW}")
+        about: Fields = {}
         for number, line in lines:
             fields = _fields(f"{path}, line {number}", line)
-            if fields["measure"] == "about":
-                results.abouts.append(fields)
+            if fields["measure"] == ABOUT:
+                about = fields
             elif "goal" not in fields and "promise" not in fields:
-                results.rows.append(fields)
+                results.rows.append({**fields, ABOUT: about})
     return results
 
 

@@ -84,8 +84,8 @@ class Drawing:
         self._parts.append(f"{shape}<title>{escape(words)}</title></{tag}>")
 
     def done(self, height: float, caption: Sequence[str]) -> str:
-        """The file, with a caption below."""
-        lines = [line for each in caption for line in textwrap.wrap(each, _CAPTION_CHARS)]
+        """The file, with what it compares and a caption below."""
+        lines = [line for each in (self._description, *caption) for line in textwrap.wrap(each, _CAPTION_CHARS)]
         for number, line in enumerate(lines):
             self.text(20, height + 12 + number * _CAPTION_LINE, line, size=11, soft=True)
         whole = height + 16 + len(lines) * _CAPTION_LINE

@@ -1,6 +1,7 @@
 """Figures are drawn from what is there; what is missing is said; what is no result is refused."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -34,23 +35,49 @@ def words(path: Path) -> str:
 
 def test_every_figure_has_its_values_as_text(tmp_path: Path) -> None:
     assert main(["plot", results(tmp_path / "all.jsonl", ABOUT, *HISTORY, *PEERS, CRASH)]) == 0
-    assert {each.stem for each in tmp_path.glob("*.svg")} == {"throughput", "latency", "crashes", "history"}
+    assert {each.stem for each in tmp_path.glob("*.svg")} == {"peers", "latency", "peers-crash", "history"}
     history = words(tmp_path / "history.svg")
     assert "2.26, 3.57" in history
     assert "A <small> machine; x 1; 2026" in history
-    assert "123, 9,876" in words(tmp_path / "throughput.svg")
-    assert "A & B, 10 workflows: p50 7.50 ms" in words(tmp_path / "latency.svg")
-    crashes = words(tmp_path / "crashes.svg").split("\n")
-    assert crashes.index("twice") < crashes.index("after 77 of 99") < crashes.index("4")
-    assert "seconds" not in crashes, "no row has them"
+    assert "123, 9,876" in words(tmp_path / "peers.svg")
+    assert "A & B, 10 in flight: p50 7.50 ms" in words(tmp_path / "latency.svg")
+    crashes = words(tmp_path / "peers-crash.svg").split("\n")
+    assert crashes.index("twice") < crashes.index("77 of 99") < crashes.index("4")
+    assert "done after s" not in crashes, "no row has them"
 
 
 def test_the_recorded_results_of_all_benchmarks_give_every_figure(tmp_path: Path) -> None:
     """The rows are those that the benchmarks write, not those that the figures wish for."""
     assert main(["plot", *map(str, sorted(RECORDED.glob("*.jsonl"))), "--to", str(tmp_path)]) == 0
-    assert {each.stem for each in tmp_path.glob("*.svg")} == {"throughput", "latency", "crashes", "history"}
-    for figure in ("throughput", "latency", "crashes"):
+    drawn = {"throughput", "peers", "latency", "peers-crash", "history"}
+    assert {each.stem for each in tmp_path.glob("*.svg")} == drawn
+    for figure in ("peers", "latency", "peers-crash"):
         assert "Restate" in words(tmp_path / f"{figure}.svg")
+    for figure in drawn:
+        assert (tmp_path / f"{figure}.svg").read_text("utf-8") == (RECORDED / f"{figure}.svg").read_text("utf-8")
+
+
+def test_the_tables_of_the_page_are_those_of_the_recorded_results(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    text = (RECORDED.parent / "benchmarks.md").read_text("utf-8")
+    page.write_text(re.sub(r"(<!-- table: [^>]*-->\n).*?(<!-- end)", r"\1\2", text, flags=re.DOTALL), "utf-8")
+    assert page.read_text("utf-8") != text, "the tables were taken out"
+    files = map(str, sorted(RECORDED.glob("*.jsonl")))
+    assert main(["plot", *files, "--to", str(tmp_path), "--page", str(page)]) == 0
+    assert page.read_text("utf-8") == text
+
+
+@pytest.mark.parametrize(
+    ("table", "said"), [("speed", "There is no table 'speed'"), ("killed", "No row of `bench peers`")]
+)
+def test_a_table_that_cannot_be_made_is_refused_and_the_page_is_left(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], table: str, said: str
+) -> None:
+    page = tmp_path / "page.md"
+    page.write_text(text := f"Before.\n<!-- table: {table} -->\nold\n<!-- end of the table -->\n", "utf-8")
+    assert main(["plot", results(tmp_path / "some.jsonl", *HISTORY), "--page", str(page)]) == 2
+    assert said in capsys.readouterr().err
+    assert page.read_text("utf-8") == text
 
 
 def test_a_figure_without_rows_is_not_drawn_and_its_fields_are_named(

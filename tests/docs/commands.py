@@ -41,9 +41,9 @@ def _pip(words: list[str]) -> None:
 
 
 def _bench(words: list[str]) -> None:
-    [name, *options] = words
+    [name, *options] = words[: words.index(">")] if ">" in words else words
     if name == PLOT:
-        assert {option for option in options if option.startswith("-")} <= {"--to"}
+        assert {option for option in options if option.startswith("-")} <= {"--to", "--page"}
         return
     assert name in BENCHMARKS
     assert set(options) <= {"--quick", "--json", *(("--crash",) if name == "peers" else ())}
