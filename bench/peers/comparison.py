@@ -24,7 +24,7 @@ MEASURES: Final = (
     "of threads, which is its default",
     "Restate: a handler with three `ctx.run`; the server with its default settings, one process with the Python SDK, "
     "and a client with one connection per unit in flight",
-    "Absurd: a task with three steps; a PostgreSQL server with its default settings, two worker processes that look "
+    "Absurd: a task with three steps; a PostgreSQL server with its default settings, four worker processes that look "
     "for tasks every 10 ms; its client asks for a result at growing intervals, from 50 ms on",
     "Temporal: a workflow with three activities; the development server with a SQLite file in WAL mode; worker and "
     "client in one process, eager start, workflow code outside the SDK's sandbox",

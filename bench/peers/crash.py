@@ -18,7 +18,7 @@ from bench.peers.unit import Plan, Task
 from bench.report import Column, Report
 
 OURS: Final = "keep-actors"
-_STALLED_S: Final = 120
+_STALLED_S: Final = 300
 
 COLUMNS: Final = (
     Column("system", "system", width=16),
