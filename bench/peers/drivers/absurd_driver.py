@@ -26,7 +26,7 @@ from bench.peers.unit import SENDERS, Plan, Stopwatch, Task, say, told
 QUEUE: Final = "orders"
 TASK: Final = "order_paid"
 WORKERS: Final = 4
-"""The fastest of 1, 2 and 4 processes, each with a connection of its own, with 100 units in flight on a machine with 2 cores."""
+"""The fastest of 1, 2 and 4 processes, each with a connection, with 100 units in flight on a machine with 2 cores."""
 
 
 def live(plan: Plan) -> None:

@@ -1,8 +1,8 @@
 """The unit on Temporal: its development server on a SQLite file, and this process as worker and client.
 
 With its file in WAL mode the server does four times as many units as with SQLite's default. The three steps are
-activities, asynchronous functions in the event loop of the worker. The workflow's code is not in
-the SDK's sandbox, which costs time and isolates nothing from an attacker.
+activities, asynchronous functions in the event loop of the worker. The workflow's code is not in the SDK's sandbox,
+which costs time and isolates nothing from an attacker.
 """
 
 import asyncio
