@@ -277,6 +277,7 @@ def process(path: Path, mode: Mode, crowd: Crowd) -> Result:
 async def _measure(path: Path, mode: Mode, crowd: Crowd, syncs: "CountingVfs", meter: "Meter") -> Result:
     shop = Shop()
     async with keep_actors.open(path, connectors=[shop], sandbox=mode) as keep:
+        keep_actors.tune_process()  # as `keep run` does
         before, syncs_before = Usage.now(keep, meter), syncs.count
         started = time.perf_counter()
         await keep.wait_idle()

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from keep_actors.permissions import Grant, PermissionsNeeded
     from keep_actors.policy import Backoff, Policy
     from keep_actors.runtime.opening import open  # noqa: A004  # `keep_actors.open(...)` is how it is called
+    from keep_actors.runtime.process import tune_process
     from keep_storage.errors import EventsWouldWait, Reason, Rejected
 
     __version__: str
@@ -39,6 +40,7 @@ __all__ = [
     "mutation",
     "open",
     "read",
+    "tune_process",
 ]
 
 _HOME = {
@@ -60,6 +62,7 @@ _HOME = {
     "mutation": "keep_actors.connectors",
     "open": "keep_actors.runtime.opening",
     "read": "keep_actors.connectors",
+    "tune_process": "keep_actors.runtime.process",
 }
 assert set(_HOME) == set(__all__), "every public name has its home"
 

@@ -218,6 +218,7 @@ async def _run(
             async with keep_actors.open(
                 db, connectors=connectors, sandbox=sandbox, sharing=sharing, control=control
             ) as keep:
+                keep_actors.tune_process()
                 tasks.start_soon(shown.follow, keep, work)
                 with work:
                     await deploy(keep)

@@ -95,6 +95,7 @@ async def live(plan: Plan, syncs: CountingVfs, meter: Meter) -> None:
     ends = Ends()
     database = Path(plan.folder) / "keep.db"
     async with keep_actors.open(database, connectors=[PaymentConnector(plan)], policy=POLICY, faults=ends) as keep:
+        keep_actors.tune_process()  # as `keep run` does
         match plan.task:
             case Task.PREPARE:
                 await _deploy(keep, plan.in_flight)
