@@ -90,6 +90,7 @@ class SandboxPool:
         self._mode = mode
         self._limits = limits
         self._policy = policy
+        self._workers_max = policy.workers_max
         self._run_sync = run_sync
         self._slots = anyio.Semaphore(policy.concurrent_max, fast_acquire=True)
         self._staff = Staff("jailed" if mode == "jailed" else "wasm", limits, policy, self._done, self._ended)
@@ -252,16 +253,16 @@ class SandboxPool:
         call.begin(worker or await self._staff.fresh(), 0)
 
     async def _worker_for(self, group: Group, source: str, fresh: bool) -> Worker:
-        team = self._teams.setdefault(group, _Team())
+        team = self._teams.get(group)
+        if team is None:
+            team = self._teams[group] = _Team()
         team.waiting += 1
         try:
             while not fresh:
                 able = [
                     each for each in team.workers if each.is_open and each.calls < self._policy.calls_per_worker_max
                 ]
-                has_room = (
-                    len([each for each in team.workers if each.is_open]) + team.starting < self._policy.workers_max
-                )
+                has_room = len([each for each in team.workers if each.is_open]) + team.starting < self._workers_max
                 # A worker that is there is better than one that has to be started first, unless that is the policy.
                 can_start = has_room and (self._staff.spares > 0 or self._policy.spares == 0 or not able)
                 at = choose([each.candidate(source) for each in able], can_start=can_start)
