@@ -4,10 +4,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from bench import machine, runtime
+from bench import machine
 from bench.report import Column, Report
 from bench.scale.history import write_history
 from bench.scale.work import Cost, copied, cost, together, workflow_ids
+from bench.shop import fill
 
 GOAL_RATIO: Final = 1.3
 
@@ -64,7 +65,7 @@ def _crowds(report: Report, size: Size, folder: Path) -> Cost:
     for crowd in size.crowds:
         report.progress(f"{crowd.workflows:,} workflows")
         prepared = folder / f"crowd-{crowd.workflows}.db"
-        runtime.fill(prepared, crowd.workflows, 0)
+        fill(prepared, crowd.workflows, 0)
         ids, load = workflow_ids(prepared), machine.load()
         path = folder / "crowd.db"
         rounds = [cost(copied(prepared, path), ids, size.events_each) for _ in range(crowd.rounds)]

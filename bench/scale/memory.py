@@ -10,8 +10,9 @@ from typing import Final
 import anyio
 
 import keep_actors
-from bench import machine, runtime
+from bench import machine
 from bench.report import Column, Report
+from bench.shop import fill
 from keep_actors import Connector
 from keep_actors.connectors import mutation
 
@@ -63,7 +64,7 @@ def run(report: Report, idle: int, active: int, folder: Path) -> None:
 
 def _resident(path: Path, workflows: int, events: int) -> int:
     """The resident bytes of a process that has the file open, with every workflow idle or in its call."""
-    runtime.fill(path, workflows, events)
+    fill(path, workflows, events)
     command = [sys.executable, "-m", "bench.scale.memory", str(path), str(workflows * events)]
     done = subprocess.run(command, cwd=_ROOT, capture_output=True, text=True, check=True, timeout=_TIME_LIMIT_S)
     resident: int = json.loads(done.stdout)

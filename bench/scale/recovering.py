@@ -13,6 +13,7 @@ import keep_actors
 from bench import machine, runtime
 from bench.report import Column, Report
 from bench.scale.work import workflow_ids
+from bench.shop import TOPIC, fill
 from keep_actors import Connector
 from keep_actors.connectors import Applied, MutationCall, mutation
 from keep_storage import Ids, Operation, Store, wall_clock
@@ -101,7 +102,7 @@ async def _recover(path: Path) -> tuple[float, float]:
 
 def leave_unfinished(path: Path, workflows: int) -> int:
     """Write a file in which every workflow has an active run; return how many of them have a call in flight."""
-    runtime.fill(path, workflows, 1)
+    fill(path, workflows, 1)
     ids, crowd = Ids(wall_clock), workflow_ids(path)
     with Store.open(path) as store:
         for first in range(0, workflows, _BATCH):
@@ -124,7 +125,7 @@ def _preparing(workflow_id: str, ids: Ids) -> list[Operation[Any]]:
 def _prepared(workflow_id: str, ids: Ids) -> list[Operation[Any]]:
     session, create = _preparing(workflow_id, ids)
     assert isinstance(create, ops.CreateRun)
-    reserve = (ops.Reserve(runtime.TOPIC, ("order-0",)),)
+    reserve = (ops.Reserve(TOPIC, ("order-0",)),)
     return [session, create, ops.UpdateConsumerPhase(create.id, Phase.PREPARED, reserve, _PREPARED, "File an order")]
 
 

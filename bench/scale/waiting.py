@@ -12,6 +12,7 @@ import keep_actors
 from bench import machine, runtime
 from bench.report import Column, Report
 from bench.scale.work import copied, publish, workflow_ids
+from bench.shop import fill
 from keep_actors import Connector
 from keep_actors.connectors import mutation
 
@@ -75,7 +76,7 @@ class Size(NamedTuple):
 
 def run(report: Report, size: Size, folder: Path) -> None:
     prepared = folder / "waiting.db"
-    runtime.fill(prepared, size.workflows, 1)
+    fill(prepared, size.workflows, 1)
     _slow_service(report, size, prepared, folder / "slow.db")
     _fairness(report, size, prepared, folder / "fair.db")
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from bench import runtime
+from bench.shop import TOPIC
 from keep_storage import Ids, Operation, Store, reads, wall_clock
 from keep_storage.operations import Publish, PublishEvents
 
@@ -53,7 +54,7 @@ def publish(path: Path, workflows: Sequence[str], events_each: int) -> None:
 
 def _events(count: int, ids: Ids) -> Iterator[Publish]:
     for number in itertools.islice(_numbers, count):
-        yield Publish(ids.new("evt"), runtime.TOPIC, f"order-{number:x}", f"Order {number}", PAYLOAD)
+        yield Publish(ids.new("evt"), TOPIC, f"order-{number:x}", f"Order {number}", PAYLOAD)
 
 
 def cost(path: Path, workflows: Sequence[str], events_each: int) -> Cost:

@@ -6,11 +6,12 @@ from pathlib import Path
 import apsw
 import pytest
 
-from bench import runtime, scale
+from bench import scale
 from bench.__main__ import main
 from bench.scale import costs, recovering, waiting
 from bench.scale.history import write_history
 from bench.scale.work import workflow_ids
+from bench.shop import fill
 from keep_storage import Store
 from keep_storage.doctor import examine
 
@@ -56,7 +57,7 @@ def test_scale_prints_one_json_object_per_line(
 
 def test_a_written_history_keeps_every_invariant_and_is_shared_by_all(tmp_path: Path) -> None:
     path = tmp_path / "keep.db"
-    runtime.fill(path, 7, 1)
+    fill(path, 7, 1)
     write_history(path, 300)
     assert examine(path).problems == []
     connection = apsw.Connection(str(path))

@@ -15,7 +15,7 @@ import msgspec
 import pytest
 
 import keep_actors
-from bench.runtime import Shop, fill
+from bench.shop import Shop, fill
 from keep_storage import Store, reads, wall_clock
 from tests.crash.driver import NO_LIMIT
 
