@@ -5,12 +5,12 @@ A declaration has the fields with their words, the type of the answer, and the r
 declaration. Loads no runtime and no connector.
 """
 
-from enum import StrEnum
-from typing import Annotated, Any, ClassVar, Final, Generic, Literal, TypeVar, get_args
+from typing import Annotated, Any, Final, Generic, Literal, TypeVar
 
 import msgspec
-from msgspec import Meta
+from msgspec import Meta, field
 
+from keep_actors.api.command import Command, Right, StorageCommand
 from keep_actors.api.verdicts import VERDICTS, Escalation, GivenVerdict, PersonVerdict
 from keep_actors.api.views import ApprovalQuestion
 from keep_actors.policy import Grant
@@ -28,9 +28,6 @@ from keep_storage.operations import (
     SkipEvent,
     UnarchiveWorkflow,
 )
-
-VERSION: Final = 1
-"""Version of the declarations: two processes that talk to each other compare it."""
 
 T_co = TypeVar("T_co", covariant=True)
 
@@ -60,55 +57,6 @@ class Answered(msgspec.Struct, frozen=True):
     done: list[Mutation]
     refused: dict[str, str]
     """By approval, why its answer did not count: another was first, or it has expired."""
-
-
-class Right(StrEnum):
-    """The right that a person needs for a command: for a console that gives people different ones.
-
-    The control socket asks for none of them: its user may do everything.
-    """
-
-    READ = "read"
-    OPERATE = "operate"
-    """Pause, run, stop and end workflows; publish and skip what they work on."""
-    ANSWER = "answer"
-    """Decide about recorded calls: may they be made, and did they happen."""
-    DEPLOY = "deploy"
-    """Choose the script that runs."""
-    GRANT = "grant"
-    """Give and take permissions; a deployment that grants some needs this too."""
-
-
-class Command(msgspec.Struct, Generic[T_co], frozen=True, kw_only=True, tag_field="do", forbid_unknown_fields=True):
-    """An action or a question, answered with a `T`. Its tag is the name of the method of `Keep` that carries it out."""
-
-    right: ClassVar[Right]
-    needs_runtime: ClassVar[bool] = True
-    """False: it may be written into a file that no runtime owns."""
-
-    v: int = VERSION
-
-    @property
-    def method(self) -> str:
-        return str(self.__struct_config__.tag)
-
-    @property
-    def fields(self) -> dict[str, Any]:
-        """The arguments of the method."""
-        return {name: getattr(self, name) for name in self.__struct_fields__ if name != "v"}
-
-    @classmethod
-    def answer_type(cls) -> Any:
-        """The `T`, to decode an answer."""
-        [declared] = get_args(cls.__orig_bases__[0])  # type: ignore[attr-defined]  # every generic class has it
-        return declared
-
-
-class StorageCommand(Command[T_co], Generic[T_co], frozen=True, kw_only=True):
-    """A command that is one operation of the storage. Names in it are ids by the time it is written."""
-
-    def operation(self, _: Millis, /) -> Operation[T_co]:
-        raise AssertionError("every such command says which operation it is")
 
 
 class WorkflowChange(StorageCommand[T_co], Generic[T_co], frozen=True, kw_only=True):
@@ -149,14 +97,14 @@ class DeployScript(Command[Deployed], frozen=True, kw_only=True, tag="deploy"):
         str | None,
         Meta(description="To whom the workflow belongs: only those of one owner share a process. Else as it was."),
     ] = None
-    grants: list[Grant] | Literal["declared"] = []
+    grants: list[Grant] | Literal["declared"] = field(default_factory=list)
     """`declared`: everything that the script names."""
     timezone: Annotated[
         str | None, Meta(description="The time zone of cron schedules: UTC at first, then what it was.")
     ] = None
     major: Annotated[bool, Meta(description="A new major version: it begins without permissions.")] = False
-    drop: _Drop = []
-    move: _Move = {}
+    drop: _Drop = field(default_factory=list)
+    move: _Move = field(default_factory=dict)
     by: _By = ""
 
 
@@ -169,8 +117,8 @@ class Rollback(Command[Deployed], frozen=True, kw_only=True, tag="rollback"):
     right = Right.DEPLOY
     workflow: _WorkflowName
     version: str
-    drop: _Drop = []
-    move: _Move = {}
+    drop: _Drop = field(default_factory=list)
+    move: _Move = field(default_factory=dict)
     by: _By = ""
 
 

@@ -14,7 +14,8 @@ from msgspec.structs import replace
 
 from keep_actors import permissions
 from keep_actors.api import commands
-from keep_actors.api.commands import Command, Deployed, MutationChange
+from keep_actors.api.command import Command
+from keep_actors.api.commands import Deployed, MutationChange
 from keep_actors.api.expected import checked_result
 from keep_actors.api.keep_answers import KeepAnswers
 from keep_actors.api.verdicts import PersonVerdict

@@ -7,7 +7,7 @@ import click
 import msgspec
 
 from keep_actors.api import commands
-from keep_actors.api.commands import Command
+from keep_actors.api.command import Command
 from keep_actors.cli.options import changes, help_of, json_value, workflow_argument
 from keep_actors.cli.reader import FileReader, reading
 from keep_actors.cli.terminal import plain, show

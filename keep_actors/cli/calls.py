@@ -14,7 +14,7 @@ from keep_actors.cli.terminal import columns, hung, plain, show, width
 from keep_actors.text.call_text import CallText, call_text
 
 if TYPE_CHECKING:
-    from keep_actors.api.commands import Command
+    from keep_actors.api.command import Command
     from keep_actors.cli.write_path import WritePath
 
 T = TypeVar("T")

@@ -11,7 +11,7 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from keep_actors.api.commands import Command, StorageCommand
+from keep_actors.api.command import Command, StorageCommand
 from keep_actors.cli.exit_codes import Exit, Stopped
 from keep_actors.cli.terminal import json_line, plain, remark, show
 from keep_actors.control.client import CommandRefused, ControlClient, Lost

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import msgspec
 
-from keep_actors.api.commands import Command
+from keep_actors.api.command import Command
 from keep_actors.control import protocol
 from keep_actors.control.protocol import RequestRefused
 from keep_sandbox.json_text import SLOW_NUMBERS_MAX, has_slow_numbers

@@ -13,7 +13,7 @@ from typing import Any, Final, Self, TypeVar
 
 import msgspec
 
-from keep_actors.api.commands import VERSION, Command
+from keep_actors.api.command import VERSION, Command
 from keep_actors.control.place import NoRuntimeThere, connect
 from keep_actors.control.protocol import ANSWER_BYTES_MAX, Error, Follow, ReplyLine, encode
 from keep_storage.model import JournalEntry

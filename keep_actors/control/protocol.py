@@ -9,7 +9,8 @@ from typing import Any, Final, Literal, Union
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from keep_actors.api.commands import COMMANDS, VERSION, Command, Right
+from keep_actors.api.command import VERSION, Command, Right
+from keep_actors.api.commands import COMMANDS
 from keep_storage.model import JournalEntry
 
 REQUEST_BYTES_MAX: Final = 4 * 1024 * 1024

@@ -15,7 +15,7 @@ from anyio.abc import ByteStream, SocketAttribute, SocketListener, SocketStream,
 from anyio.streams.buffered import BufferedByteReceiveStream
 
 import keep_actors
-from keep_actors.api.commands import Command
+from keep_actors.api.command import Command
 from keep_actors.api.keep import Keep
 from keep_actors.api.verdicts import ResultRefused
 from keep_actors.authoring.admission import DeployRefused

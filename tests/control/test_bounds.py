@@ -14,7 +14,8 @@ import anyio.lowlevel
 import msgspec
 import pytest
 
-from keep_actors.api.commands import Command, DeployScript, GivePermission, PublishMessage, Resolve
+from keep_actors.api.command import Command
+from keep_actors.api.commands import DeployScript, GivePermission, PublishMessage, Resolve
 from keep_actors.control import bounds, protocol
 from keep_actors.control.place import place_of
 from keep_actors.control.protocol import Follow

@@ -23,19 +23,17 @@ import pytest
 import keep_actors
 from keep_actors import Grant, Keep
 from keep_actors.api import commands
+from keep_actors.api.command import Command, Right, StorageCommand
 from keep_actors.api.commands import (
     COMMANDS,
     Amend,
     Approvals,
-    Command,
     DeployScript,
     Pause,
     PublishMessage,
     Resolve,
     Resume,
-    Right,
     StopActiveRun,
-    StorageCommand,
     Unarchive,
     Unknowns,
 )

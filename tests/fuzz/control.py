@@ -13,7 +13,7 @@ import msgspec
 from anyio.from_thread import start_blocking_portal
 from hypothesis import strategies as st
 
-from keep_actors.api.commands import Command
+from keep_actors.api.command import Command
 from keep_actors.control import bounds, protocol
 from keep_actors.control.place import connect, place_of
 from keep_actors.control.protocol import REQUESTS, Follow

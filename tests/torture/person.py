@@ -13,7 +13,7 @@ from typing import Any, Final, Literal
 import msgspec
 
 from keep_actors.api import commands
-from keep_actors.api.commands import Command
+from keep_actors.api.command import Command
 from keep_actors.control.client import CommandRefused, ControlClient, Lost
 from keep_actors.control.place import place_of
 from keep_actors.notices import Notice
