@@ -30,26 +30,13 @@ from keep_actors.workflow import deployment
 from keep_actors.workflow.active_work import ActiveWork
 from keep_actors.workflow.messages import Activate, Advance, Approve, Deploy, Do, Ended, Message, Stop, Tick, WhenIdle
 from keep_actors.workflow.new_run import new_run
-from keep_actors.workflow.outlook import (
-    Outlook,
-    approved,
-    before_deployment,
-    look,
-    times_asked,
-    wanted_version,
-)
+from keep_actors.workflow.outlook import Outlook, approved, before_deployment, look, times_asked, wanted_version
 from keep_actors.workflow.plan import ExpireApproval, Reconcile, Repair, Rest, StartRetry, StartRun
 from keep_actors.workflow.repair import repair
 from keep_storage import reads
 from keep_storage.errors import Reason, Rejected, StorageUnavailable
 from keep_storage.ids import Millis
-from keep_storage.model import (
-    HandlerKind,
-    Mutation,
-    ScriptVersion,
-    Workflow,
-    WorkflowStatus,
-)
+from keep_storage.model import HandlerKind, Mutation, ScriptVersion, Workflow, WorkflowStatus
 from keep_storage.operations import (
     AmendResult,
     ApproveMutation,
