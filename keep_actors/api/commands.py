@@ -271,7 +271,10 @@ class SkipItems(ItemsChange[list[Item]], frozen=True, kw_only=True, tag="skip_it
 
 
 class ReprocessItems(ItemsChange[list[Item]], frozen=True, kw_only=True, tag="reprocess_items"):
-    """Have logical items of a job processed again: the next attempt shares nothing with those before."""
+    """Have logical items of a job processed again: the next attempt shares nothing with those before.
+
+    The next run of the job does everything in them once more; `keep run-now` starts it at once.
+    """
 
 
 # Permissions and recorded calls.

@@ -8,87 +8,76 @@ import msgspec
 
 from keep_actors.api import commands
 from keep_actors.api.command import Command
-from keep_actors.cli.options import changes, help_of, json_value, workflow_argument
+from keep_actors.cli.options import changes, confirm, help_of, json_value, workflow_argument, yes_option
 from keep_actors.cli.reader import FileReader, reading
 from keep_actors.cli.terminal import plain, show
 from keep_actors.cli.typed import line
-from keep_actors.cli.write_path import ANSWER_S, WritePath
+from keep_actors.cli.write_path import WritePath
 from keep_storage.model import Workflow
 
 T = TypeVar("T", bound=msgspec.Struct)
 
 
-def _action(
+def action(
     declared: Callable[..., Command[T]],
     said: Callable[[T, dict[str, Any]], str],
     *examples: str,
     find: Callable[[FileReader, str], Workflow] = FileReader.workflow,
-    timeout_s: float | None = ANSWER_S,
+    ask: Callable[[WritePath, Any], T] = WritePath.ask,
+    question: str = "",
     **spelled: str,
 ) -> click.Command:
     """A command that finds its workflow, has the action carried out, and says what became of it.
 
-    `said` is given the answer, and what was typed.
+    `said` is given the answer, and the values that were typed. A `question` is asked before anything changes.
     """
 
     @workflow_argument(archived=find is FileReader.archived)
     @changes(declared, "workflow", **spelled)
-    def carry_out(path: WritePath, workflow: str, **typed: Any) -> None:
+    def carry_out(path: WritePath, workflow: str, yes: bool = True, **typed: Any) -> None:
+        confirm(question, yes)
         with reading(path.db) as look:
             found = find(look, workflow).id
-        answer = path.ask(declared(workflow=found, by=path.by, **typed), timeout_s=timeout_s)
+        answer = ask(path, declared(workflow=found, by=path.by, **typed))
         path.done(answer, said(answer, {"db": path.db, **typed}))
 
-    return click.command(help=help_of(declared, *examples))(carry_out)
+    command = click.command(help=help_of(declared, *examples))(carry_out)
+    return yes_option(command) if question else command
 
 
 def _is_now(answer: Workflow, _: object) -> str:
     return f"{answer.name} is {answer.status}."
 
 
-pause = _action(commands.Pause, _is_now, 'pause "mail to sheets"', find=FileReader.living)
-resume = _action(commands.Resume, _is_now, 'resume "mail to sheets"', find=FileReader.living)
-archive = click.confirmation_option(prompt="End this workflow?", help="Do not ask.")(
-    _action(commands.Archive, _is_now, 'archive "mail to sheets" --yes')
-)
-unarchive = _action(
+pause = action(commands.Pause, _is_now, 'pause "mail to sheets"', find=FileReader.living)
+resume = action(commands.Resume, _is_now, 'resume "mail to sheets"', find=FileReader.living)
+archive = action(commands.Archive, _is_now, 'archive "mail to sheets" --yes', question="End this workflow?")
+unarchive = action(
     commands.Unarchive,
     lambda answer, typed: f"{_is_now(answer, typed)} To have it run: {line(typed['db'], 'resume', answer.id)}",
     'unarchive "mail to sheets"',
     find=FileReader.archived,
 )
-clear_error = _action(
+clear_error = action(
     commands.ClearError,
     lambda answer, _: f"{answer.name} goes on: its error is cleared.",
     'clear-error "mail to sheets" --why "signed in again"',
 )
-run_now = _action(
+run_now = action(
     commands.RunAtOnce,
     lambda answer, _: f"The producers and jobs of {answer.name} are due now.",
     'run-now "mail to sheets"',
     find=FileReader.living,
 )
-revoke = _action(
+revoke = action(
     commands.TakePermission,
     lambda answer, typed: f"{answer.name} may not call {typed['permission']} any more.",
     'revoke "mail to sheets" gmail.send',
 )
-skip_event = _action(
+skip_event = action(
     commands.SkipPendingEvent,
     lambda answer, _: f"{answer.message_id} is {answer.status}.",
     'skip-event "mail to sheets" email.received m-17 --why spam',
-)
-accept_repair = _action(
-    commands.AcceptRepair,
-    lambda answer, _: f"{answer.name} runs version {answer.version}.",
-    'repair accept "mail to sheets" 1.3',
-    timeout_s=None,
-)
-refuse_repair = _action(
-    commands.RefuseRepair,
-    lambda answer, _: f"The repair of {answer.name} is refused.",
-    'repair refuse "mail to sheets" --why "it drops the amount"',
-    why="--why",
 )
 
 

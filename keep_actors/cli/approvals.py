@@ -19,7 +19,7 @@ from keep_actors.cli.calls import Names, asked_names, is_whole, show_whole
 from keep_actors.cli.exit_codes import Exit, Stopped
 from keep_actors.cli.options import Decorated, changes, confirm, workflow_argument, workflow_option, yes_option
 from keep_actors.cli.reader import FileReader, reading
-from keep_actors.cli.terminal import json_line, plain, remark, show
+from keep_actors.cli.terminal import counted, json_line, plain, remark, show
 from keep_actors.cli.typed import line, workflow_word
 from keep_actors.cli.write_path import WritePath
 from keep_actors.policy import Grant
@@ -67,7 +67,7 @@ def approve(path: WritePath, yes: bool, why: str, **which: Any) -> None:
     if calls:
         confirm(f"Approve {calls}?", yes)
     elif unseen:
-        confirm(f"Approve {'this call' if len(ids) == 1 else f'these {len(ids):,} calls'}?", yes)
+        confirm("Approve this call?" if len(ids) == 1 else f"Approve these {len(ids):,} calls?", yes)
     _approve_each(path, ids, why)
 
 
@@ -162,7 +162,7 @@ def _say_they_wait(path: WritePath, workflow: Workflow, covered: list[ApprovalQu
 
 
 def _count(covered: list[ApprovalQuestion]) -> str:
-    return "1 call waits" if len(covered) == 1 else f"{len(covered):,} calls wait"
+    return f"{counted(len(covered), 'call')} wait{'s' if len(covered) == 1 else ''}"
 
 
 def _unseen_calls(look: FileReader, ids: Iterable[str]) -> list[ApprovalQuestion]:
@@ -208,7 +208,7 @@ def _counted(asked: Iterable[ApprovalQuestion], look: FileReader) -> str:
         assert workflow is not None, "a question is of a workflow"
         shown.append(f"{number:,} of {plain(call, 100)} in {plain(workflow.name, 100)}")
     more = ", …" if len(kinds) > _KINDS_SHOWN else ""
-    return f"{'1 call' if count == 1 else f'{count:,} calls'} ({', '.join(shown)}{more})"
+    return f"{counted(count, 'call')} ({', '.join(shown)}{more})"
 
 
 def _approve_each(path: WritePath, ids: list[str], why: str) -> None:

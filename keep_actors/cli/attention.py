@@ -5,7 +5,6 @@ import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Final
 
 import click
 import msgspec
@@ -22,7 +21,7 @@ from keep_actors.cli.calls import Names, asked_names, asked_of_runtime, is_whole
 from keep_actors.cli.exit_codes import Exit
 from keep_actors.cli.options import control_option, full_option, looks, workflow_option
 from keep_actors.cli.reader import FileReader
-from keep_actors.cli.terminal import fields, plain, remark, show, show_each, style, when
+from keep_actors.cli.terminal import TITLE, counted, fields, plain, remark, show, show_commands, show_each, style, when
 from keep_actors.cli.typed import TYPED_VERDICTS, answers_to_call, answers_to_item
 from keep_actors.cli.typed import line as _line
 from keep_actors.cli.typed import workflow_word as _name
@@ -30,8 +29,6 @@ from keep_actors.connectors import Catalog
 from keep_actors.text.call_text import preview
 from keep_storage import lookups, reads
 from keep_storage.model import AttentionKind, FailureClass, ItemState, Workflow
-
-_TITLE: Final = "title (the script's words)"
 
 
 class Waiting(msgspec.Struct, frozen=True):
@@ -81,7 +78,10 @@ def attention(look: FileReader, workflow: str | None, full: bool) -> None:
     found = list(_waiting(look, only, _asked(look, only)))
     left = 0 if look.is_owned else len(lookups.under_way(look.q))
     if left:
-        remark(f"{left} run(s) were active when the last runtime ended. The next start settles them, and may ask more.")
+        remark(
+            f"{counted(left, 'run')} of the last runtime did not finish. The next start settles them, and may find more"
+            " that waits for a person."
+        )
     if look.as_json:
         show_each(found)
     else:
@@ -232,10 +232,7 @@ class _Shown:
                 commands = commands[1:]
         else:
             fields([("what", each.words), ("can be done", each.can_do)], "  ")
-        if commands:
-            show("  type")
-        for command in commands:
-            show(f"    {plain(command)}")
+        show_commands(commands)
         show()
 
     def show_together(self, found: list[Waiting]) -> None:
@@ -262,7 +259,7 @@ class _Shown:
         whole = self._show_parameters(question.call, question.params)
         fields(
             [
-                (_TITLE, question.title),
+                (TITLE, question.title),
                 ("asked", when(question.asked_at, now)),
                 ("expires", when(question.expires_at, now)),
             ],
@@ -275,12 +272,12 @@ class _Shown:
 
     def _show_parameters(self, call: str, params: str, target: str = "") -> bool:
         named = [("call", call), ("target", target), ("parameters", self._names.said(call))]
-        fields(named, "  ", len(_TITLE))
+        fields(named, "  ", len(TITLE))
         return show_parameters(call, params, self._names, "    ", full=self._full)
 
     def _show_unknown(self, unknown: Escalation) -> None:
         now = self._look.now
-        fields([("mutation", f"{unknown.mutation_id}, version {unknown.version}, {unknown.status}")], "  ", len(_TITLE))
+        fields([("mutation", f"{unknown.mutation_id}, version {unknown.version}, {unknown.status}")], "  ", len(TITLE))
         target = preview(unknown.target, self._names.of(unknown.call))
         whole = self._show_parameters(unknown.call, unknown.params, target)
         checks = "the connector cannot be asked"
@@ -289,7 +286,7 @@ class _Shown:
             checks = again if unknown.next_check_at else "no more"
         fields(
             [
-                (_TITLE, unknown.title),
+                (TITLE, unknown.title),
                 ("why nobody knows", unknown.why),
                 ("stands still", "only what it is about (parked)" if unknown.is_parked else "the whole workflow"),
                 ("sent", when(unknown.sent_at, now)),

@@ -7,7 +7,14 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 import click
 
-from keep_actors.cli.inputs import connector_options, connectors_from, sandbox_option, script_file, source_of
+from keep_actors.cli.inputs import (
+    connector_options,
+    connectors_from,
+    needs_sandbox,
+    sandbox_option,
+    script_file,
+    source_of,
+)
 from keep_actors.cli.terminal import columns, json_line, plain, plain_lines, remark, show, style
 from keep_sandbox.declaration import Problem
 
@@ -48,15 +55,11 @@ def check(
     import anyio
 
     from keep_actors.authoring.checking import check_scripts
-    from keep_actors.sandbox_pool import SandboxUnavailable
-    from keep_sandbox import EngineUnsuitable, JailUnavailable
 
     connectors = connectors_from(specs, discovered) if specs or discovered else None
     sources = [source_of(file) for file in files]
-    try:
+    with needs_sandbox():
         results = anyio.run(check_scripts, sources, connectors, sandbox)
-    except (SandboxUnavailable, JailUnavailable, EngineUnsuitable) as error:
-        raise click.ClickException(str(error)) from None
     found = list(zip(files, sources, results, strict=True))
     show(_json(found) if as_json else _text(found))
     if connectors is None and any(result.uses for result in results):

@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from keep_actors.cli.calls import lines_of
-from keep_actors.cli.inputs import connector_options, connectors_from, sandbox_option, script_file, source_of
+from keep_actors.cli.inputs import (
+    connector_options,
+    connectors_from,
+    needs_sandbox,
+    sandbox_option,
+    script_file,
+    source_of,
+)
 from keep_actors.cli.reader import readable
 from keep_actors.cli.terminal import json_line, plain, remark, show, style
 from keep_actors.text.call_text import call_text
@@ -81,8 +88,6 @@ def dry_run(
     from keep_actors.authoring import dry_run as trying
     from keep_actors.authoring.admission import DeployRefused
     from keep_actors.connectors import ConnectorDefinitionError, ConnectorNotOpened
-    from keep_actors.sandbox_pool import SandboxUnavailable
-    from keep_sandbox import EngineUnsuitable, JailUnavailable
     from keep_storage import StorageError
 
     source = source_of(file)
@@ -100,21 +105,14 @@ def dry_run(
         grants=granted,
         sandbox=sandbox,
     )
-    with readable(db):
+    with readable(db), needs_sandbox():
         try:
             report = anyio.run(work)
         except DeployRefused as refused:
             _show_problems(file, source, refused)
         except (ConnectorDefinitionError, ValueError) as error:
             raise click.UsageError(str(error)) from None
-        except (
-            trying.DryRunRefused,
-            ConnectorNotOpened,
-            StorageError,
-            SandboxUnavailable,
-            JailUnavailable,
-            EngineUnsuitable,
-        ) as error:
+        except (trying.DryRunRefused, ConnectorNotOpened, StorageError) as error:
             raise click.ClickException(plain(str(error))) from None
         else:
             show(_json(report) if as_json else _text(report))

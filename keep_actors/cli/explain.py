@@ -1,7 +1,5 @@
 """`keep explain`: the state of a run, a call or an event, the reasons for it, and what can be done about it."""
 
-from typing import Final
-
 import click
 import msgspec
 
@@ -12,14 +10,12 @@ from keep_actors.cli.exit_codes import Exit, Stopped
 from keep_actors.cli.history import journal_text
 from keep_actors.cli.options import control_option, full_option, looks
 from keep_actors.cli.reader import FileReader
-from keep_actors.cli.terminal import fields, json_line, plain, show, style, when
+from keep_actors.cli.terminal import TITLE, fields, json_line, plain, show, show_commands, style, when
 from keep_actors.cli.typed import answers_to_call, answers_to_item, line, workflow_word
 from keep_storage import lookups, reads
 from keep_storage.ids import Millis
 from keep_storage.lookups import EventAt
 from keep_storage.model import Event, ItemState, Mutation, MutationStatus, Reservation
-
-_NAMES: Final = len("title (the script's words)")
 
 
 class EventStory(msgspec.Struct, frozen=True):
@@ -80,10 +76,7 @@ def explain(look: FileReader, what: str, full: bool) -> None:
         commands = commands[1:]
     if story.run is not None:
         _show_run(story.run, look.now, names, full, story.mutation)
-    if commands:
-        show("  type")
-        for command in commands:
-            show(f"    {plain(command)}")
+    show_commands(commands)
 
 
 def _calls(story: Story) -> list[str]:
@@ -168,7 +161,7 @@ def _show_event(story: EventStory, now: Millis) -> None:
     fields(
         [
             ("message", f"{event.message_id} in {story.at.topic}"),
-            ("title (the script's words)", event.title),
+            (TITLE, event.title),
             ("payload", event.payload),
             ("state", f"{event.status}, attempt {event.attempt}"),
             ("held by", event.reserved_by_run_id or ""),
@@ -188,11 +181,11 @@ def _show_mutation(mutation: Mutation, now: Millis, names: Names, full: bool) ->
     show(style(f"mutation {mutation.id}", "cyan", bold=True))
     settled = f"{mutation.resolved_by} {mutation.resolved_who}: {mutation.resolved_why}" if mutation.resolved_by else ""
     call = call_of(mutation)
-    fields([("call", call), ("parameters", names.said(call))], "  ", _NAMES)
+    fields([("call", call), ("parameters", names.said(call))], "  ", len(TITLE))
     whole = show_parameters(call, mutation.params, names, "    ", full=full)
     fields(
         [
-            ("title (the script's words)", mutation.title),
+            (TITLE, mutation.title),
             ("state", f"{mutation.status}, version {mutation.version}"),
             ("sent", f"{when(mutation.sent_at, now)}, {mutation.attempts} time(s)"),
             ("result", mutation.result or ""),
@@ -200,7 +193,7 @@ def _show_mutation(mutation: Mutation, now: Millis, names: Names, full: bool) ->
             ("settled by", settled),
         ],
         "  ",
-        _NAMES,
+        len(TITLE),
     )
     return whole
 
@@ -212,7 +205,7 @@ def _show_run(explained: Explanation, now: Millis, names: Names, full: bool, sho
         [
             ("workflow", explained.workflow.name),
             ("handler", f"{run.kind} {run.handler}"),
-            ("title (the script's words)", run.title),
+            (TITLE, run.title),
             ("state", f"{run.standing} in {run.phase}"),
             ("began", when(run.created_at, now)),
             ("ended", when(run.ended_at, now) if run.ended_at is not None else ""),

@@ -1,6 +1,6 @@
 """The past: `keep inputs`, `keep outputs`, `keep runs` and `keep log`. The newest is shown, a page at a time."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeVar
@@ -23,12 +23,13 @@ from keep_actors.cli.options import (
     workflow_argument,
 )
 from keep_actors.cli.reader import FileReader, readable, reading
-from keep_actors.cli.terminal import age, brief, json_line, plain, remark, show, show_each, table
+from keep_actors.cli.terminal import TITLE_COLUMN, age, brief, json_line, plain, remark, show, show_each, table
 from keep_actors.policy import Policy
 from keep_actors.text.call_text import call_text
 from keep_storage import lookups, reads
 from keep_storage.ids import Millis
 from keep_storage.model import JournalEntry
+from keep_storage.transaction import Queries
 
 T = TypeVar("T")
 
@@ -64,7 +65,7 @@ def inputs(look: FileReader, workflow: str | None, limit: int, before: int | Non
     """
     stale_before = look.now - Policy().stale_after_ms
     page = views.inputs(look.q, look.workflow(workflow).id, limit, before, stale_before)
-    headings = ("SEQ", "WHEN", "STATE", "TOPIC", "MESSAGE", "TITLE (the script's words)", "DONE ABOUT IT")
+    headings = ("SEQ", "WHEN", "STATE", "TOPIC", "MESSAGE", TITLE_COLUMN, "DONE ABOUT IT")
     _show_page(look, page, headings, _input)
 
 
@@ -90,7 +91,7 @@ def outputs(look: FileReader, workflow: str | None, limit: int, before: str | No
     keep outputs --db keep.db --json | jq 'select(.status == "indeterminate")'
     """
     page = views.outputs(look.q, look.workflow(workflow).id, limit, before)
-    headings = ("MUTATION", "WHEN", "STATE", "CALL", "TITLE (the script's words)", "ERROR")
+    headings = ("MUTATION", "WHEN", "STATE", "CALL", TITLE_COLUMN, "ERROR")
     below: list[list[str]] = []
     if not look.as_json:
         names = asked_names(look, (each.call for each in page))
@@ -119,7 +120,7 @@ def runs(look: FileReader, workflow: str | None, limit: int, before: str | None)
     keep explain run_018f --db keep.db
     """
     page = views.runs(look.q, look.workflow(workflow), limit, before, is_owned=look.is_owned)
-    headings = ("RUN", "WHEN", "HANDLER", "PHASE", "STATE", "TITLE (the script's words)", "WHY")
+    headings = ("RUN", "WHEN", "HANDLER", "PHASE", "STATE", TITLE_COLUMN, "WHY")
     _show_page(look, page, headings, _run)
 
 
@@ -192,11 +193,16 @@ def _follow(
         except KeyboardInterrupt:
             return
     with reading(db) as look:
-        while entries := reads.journal(look.q, workflow_id=workflow_id, after=seen, limit=_PAGE):
-            for entry in entries:
-                show(line(entry))
-                seen = entry.seq
+        for entry in journal_after(look.q, seen, workflow_id):
+            show(line(entry))
     remark("The runtime has ended.")
+
+
+def journal_after(q: Queries, seen: int, workflow_id: str | None = None) -> Iterator[JournalEntry]:
+    """The whole journal after a sequence number, read a page at a time."""
+    while entries := reads.journal(q, workflow_id=workflow_id, after=seen, limit=_PAGE):
+        yield from entries
+        seen = entries[-1].seq
 
 
 def journal_text(entry: JournalEntry) -> str:

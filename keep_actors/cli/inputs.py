@@ -1,7 +1,8 @@
 """Inputs of the commands for authors: scripts and connectors."""
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -60,6 +61,18 @@ def _import_from_here_last() -> None:
     here = str(Path.cwd())
     if here not in sys.path:
         sys.path.append(here)
+
+
+@contextmanager
+def needs_sandbox() -> Iterator[None]:
+    """End the command with words if this machine cannot run scripts."""
+    from keep_actors.sandbox_pool import SandboxUnavailable
+    from keep_sandbox import EngineUnsuitable, JailUnavailable
+
+    try:
+        yield
+    except (SandboxUnavailable, JailUnavailable, EngineUnsuitable) as error:
+        raise click.ClickException(str(error)) from None
 
 
 def source_of(file: Path) -> str:

@@ -16,6 +16,7 @@ from keep_actors.cli.options import (
     confirm,
     control_option,
     full_option,
+    help_of,
     limit_option,
     looks,
     workflow_argument,
@@ -23,13 +24,17 @@ from keep_actors.cli.options import (
 )
 from keep_actors.cli.reader import FileReader, reading
 from keep_actors.cli.terminal import (
+    TITLE,
+    TITLE_COLUMN,
     age,
     brief,
+    counted,
     fields,
     json_line,
     plain,
     remark,
     show,
+    show_commands,
     show_each,
     style,
     table,
@@ -88,7 +93,7 @@ def items(
     if look.as_json:
         show_each(page)
     else:
-        headings = ("ITEM", "WHEN", "STATE", "ATTEMPT", "TITLE (the script's words)", "ERROR")
+        headings = ("ITEM", "WHEN", "STATE", "ATTEMPT", TITLE_COLUMN, "ERROR")
         table(headings, [_row(each, look) for each in page])
 
 
@@ -113,9 +118,8 @@ def _one(look: FileReader, workflow: Workflow, item_id: str, *, full: bool) -> N
         return
     names = asked_names(look, (call.call for each in found.attempts for call in each.calls))
     _show(found, look, names, full)
-    show("  type")
-    for command in answers_to_item(look.db, workflow_word(workflow.name, workflow.id), item_id, found.item.state):
-        show(f"    {plain(command)}")
+    name = workflow_word(workflow.name, workflow.id)
+    show_commands(answers_to_item(look.db, name, item_id, found.item.state))
 
 
 def _show(found: ItemHistory, look: FileReader, names: Names, full: bool) -> None:
@@ -124,7 +128,7 @@ def _show(found: ItemHistory, look: FileReader, names: Names, full: bool) -> Non
     show(style(plain(f"item {item.item_id}"), "cyan", bold=True))
     fields(
         [
-            ("title (the script's words)", item.title),
+            (TITLE, item.title),
             ("state", f"{item.state}, attempt {item.attempt}"),
             (inside, item.run_id if item.is_open else ""),
             ("error", item.error),
@@ -153,84 +157,65 @@ def _show_attempt(attempt: ItemAttempt, now: Millis, names: Names, full: bool) -
 
 # Changing.
 
-
-@click.command()
-@workflow_argument()
-@click.argument("item", nargs=-1)
-@_state_option(SKIPPABLE)
-@yes_option
-@changes(commands.SkipItems, "workflow", "item_ids", "state")
-def skip_item(path: WritePath, **typed: Any) -> None:
-    """Skip logical items of a job: like those that are done, they change nothing outside any more.
-
-    All that are named, or none: the first that cannot be skipped is named. With --state all items in that state, after
-    a question that says how many; more than 1,000 of them are skipped a thousand at a time.
-
-    \b
-    keep skip-item digest customer-7 customer-9 --why "have left" --db keep.db
-    keep skip-item digest --state failed --yes --db keep.db
-    """
-    _change(path, commands.SkipItems, "Skip", "", lambda item: f"Item {item.item_id} is {item.state}.", **typed)
+_MANY: Final = """All the items that are named are changed, or none: the first that cannot be is named. With --state all
+items in that state, after a question that says how many; if there are more than 1,000, a thousand at a time."""
 
 
-@click.command()
-@workflow_argument()
-@click.argument("item", nargs=-1)
-@_state_option(REPROCESSABLE)
-@yes_option
-@changes(commands.ReprocessItems, "workflow", "item_ids", "state")
-def reprocess_item(path: WritePath, **typed: Any) -> None:
-    """Have logical items of a job processed again: the next attempt shares nothing with those before.
-
-    The next run of the job does it, everything in them once more; `keep run-now` has it run at once.
-
-    All that are named, or none: the first that cannot be reprocessed is named. With --state all items in that state,
-    after a question that says how many; more than 1,000 of them are reprocessed a thousand at a time.
-
-    \b
-    keep reprocess-item digest customer-7 --why "the address was wrong" --db keep.db
-    keep reprocess-item digest --state failed --yes --db keep.db
-    """
-
-    def said(item: Item) -> str:
-        return f"Item {item.item_id} is {item.state}, attempt {item.attempt}."
-
-    _change(path, commands.ReprocessItems, "Reprocess", " Everything in them is done once more.", said, **typed)
-
-
-def _change(
-    path: WritePath,
+def _items_action(
     declared: type[commands.SkipItems] | type[commands.ReprocessItems],
-    verb: str,
-    warning: str,
+    states: frozenset[ItemState],
+    question: str,
     said: Callable[[Item], str],
-    *,
-    workflow: str,
-    item: tuple[str, ...],
-    state: str | None,
-    yes: bool,
-    why: str,
-) -> None:
-    """Change the items that were named, or those in a state, as many at a time as can be changed at once."""
-    if bool(item) is (state is not None):
-        raise click.UsageError("Name the items, or the state of those that are meant with --state.")
-    with reading(path.db) as look:
-        found = look.workflow(workflow)
-        ids = list(item)
-        if state is not None:
-            there = item_reads.items(look.q, found.id, state=ItemState(state), limit=_NO_LIMIT)
-            ids = [each.item_id for each in there]
-    if not ids:
-        remark("There is no such item.")
-        return
-    if state is not None:
-        count = "1 item" if len(ids) == 1 else f"{len(ids):,} items"
-        confirm(f"{verb} {count} of {found.name} that are {state}?{warning}", yes)
-    # An item whose state is not the one that was agreed to any more is refused.
-    seen = ItemState(state) if state is not None else None
-    size = ITEMS_AT_ONCE_MAX if state is not None else len(ids)
-    for first in range(0, len(ids), size):
-        part = ids[first : first + size]
-        command = declared(workflow=found.id, item_ids=part, state=seen, by=path.by, why=why)
-        for each in path.ask(command):
-            path.done(each, said(each))
+    *examples: str,
+) -> click.Command:
+    """A command that changes the items that are named, or those in a state, as many at a time as can be at once.
+
+    `question` is asked about those in a state.
+    """
+
+    @workflow_argument()
+    @click.argument("item", nargs=-1)
+    @_state_option(states)
+    @yes_option
+    @changes(declared, "workflow", "item_ids", "state")
+    def change(
+        path: WritePath, workflow: str, item: tuple[str, ...], state: str | None, yes: bool, **typed: Any
+    ) -> None:
+        if bool(item) is (state is not None):
+            raise click.UsageError("Name the items, or say which state they are in with --state; not both.")
+        # An item that has left the state that the person agreed to is refused.
+        seen = ItemState(state) if state is not None else None
+        with reading(path.db) as look:
+            found = look.workflow(workflow)
+            there = item_reads.items(look.q, found.id, state=seen, limit=_NO_LIMIT) if seen is not None else []
+        ids = list(item) or [each.item_id for each in there]
+        if not ids:
+            remark("There is no such item.")
+            return
+        if seen is not None:
+            confirm(question.format(f"{counted(len(ids), 'item')} of {found.name} that are {seen}"), yes)
+        size = ITEMS_AT_ONCE_MAX if seen is not None else len(ids)
+        for first in range(0, len(ids), size):
+            part = ids[first : first + size]
+            for each in path.ask(declared(workflow=found.id, item_ids=part, state=seen, by=path.by, **typed)):
+                path.done(each, said(each))
+
+    return click.command(help=help_of(declared, *examples, more=_MANY))(change)
+
+
+skip_item = _items_action(
+    commands.SkipItems,
+    SKIPPABLE,
+    "Skip {}?",
+    lambda item: f"Item {item.item_id} is {item.state}.",
+    'skip-item digest customer-7 customer-9 --why "have left"',
+    "skip-item digest --state failed --yes",
+)
+reprocess_item = _items_action(
+    commands.ReprocessItems,
+    REPROCESSABLE,
+    "Reprocess {}? Everything in them is done again.",
+    lambda item: f"Item {item.item_id} is {item.state}, attempt {item.attempt}.",
+    'reprocess-item digest customer-7 --why "the address was wrong"',
+    "reprocess-item digest --state failed --yes",
+)

@@ -34,7 +34,7 @@ limit_option = click.option(
     "--limit", type=click.IntRange(1, 1000), default=20, show_default=True, help="How many at most."
 )
 full_option = click.option("--full", is_flag=True, help="Show calls whole, however long they are.")
-yes_option = click.option("--yes", is_flag=True, help="Do not ask.")
+yes_option: Final = click.option("--yes", is_flag=True, help="Do not ask.")
 
 
 def confirm(question: str, yes: bool) -> None:
@@ -131,9 +131,9 @@ _WITHOUT_RUNTIME: Final = (
 )
 
 
-def help_of(declared: Any, *examples: str) -> str:
-    """The help of a command whose words are those of its declaration."""
-    parts = [inspect.getdoc(declared) or ""]
+def help_of(declared: Any, *examples: str, more: str = "") -> str:
+    """The help of a command: the words of its declaration, and `more` about how it is used here."""
+    parts = [inspect.getdoc(declared) or "", *([more] if more else [])]
     if not declared.needs_runtime:
         parts.append(_WITHOUT_RUNTIME)
     return "\n\n".join([*parts, "\b\n" + "\n".join(f"keep {each} --db keep.db" for each in examples)])
@@ -170,14 +170,35 @@ def _parameter(declared: Any, field: FieldInfo, spelled: str | None = None) -> C
     return click.option(name, field.name, help=words, required=field.required, shell_complete=complete, **form)
 
 
-def topic_options(command: Decorated) -> Decorated:
-    """`--drop` and `--move`, as `keep deploy` has them."""
-    from keep_actors.api.commands import DeployScript
+def declared_options(declared: Any, *names: str) -> Callable[[Decorated], Decorated]:
+    """Give a command the options of these fields of a declared command."""
 
-    for field in msgspec.structs.fields(DeployScript):
-        if field.name in ("drop", "move"):
-            command = _parameter(DeployScript, field)(command)
-    return command
+    def decorate(command: Decorated) -> Decorated:
+        for field in reversed(msgspec.structs.fields(declared)):
+            if field.name in names:
+                command = _parameter(declared, field)(command)
+        return command
+
+    return decorate
+
+
+def grant_options(command: Callable[..., Any]) -> Callable[..., None]:
+    """`--accept`, `--grant` and `--ask`, which arrive as the `grants` of a deployment."""
+
+    @wraps(command)
+    def given(*, accept: bool, granted: tuple[str, ...], asked: tuple[str, ...], **typed: Any) -> None:
+        from keep_actors.policy import Grant
+
+        if accept and (granted or asked):
+            raise click.UsageError("--accept grants everything that is named; leave it out to grant one by one.")
+        one_by_one = [Grant(each) for each in granted] + [Grant(each, "ask") for each in asked]
+        command(grants="declared" if accept else one_by_one, **typed)
+
+    accept = click.option("--accept", is_flag=True, help="Grant every permission that the scripts name.")
+    said = "Grant this one, as in gmail.send. Several times."
+    grant = click.option("--grant", "granted", multiple=True, metavar="PERMISSION", help=said)
+    said = "Grant this one; a person approves each call."
+    return accept(grant(click.option("--ask", "asked", multiple=True, metavar="PERMISSION", help=said)(given)))
 
 
 def _pairs(_: click.Context, __: click.Parameter, given: tuple[str, ...]) -> dict[str, str]:

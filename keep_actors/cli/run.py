@@ -8,20 +8,22 @@ from collections.abc import Awaitable, Callable
 from contextlib import aclosing
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final
 
 import anyio
 import click
 
 import keep_actors
+from keep_actors.api import commands
 from keep_actors.api.keep import Keep
 from keep_actors.authoring.admission import DeployRefused, NameTaken
 from keep_actors.cli.exit_codes import Exit
-from keep_actors.cli.history import journal_json, journal_text
+from keep_actors.cli.history import journal_after, journal_json, journal_text
 from keep_actors.cli.inputs import connector_options, connectors_from, sandbox_option, script_file, source_of
-from keep_actors.cli.options import db_option, json_option, topic_options
-from keep_actors.cli.scripts import WHAT_OF_EVENTS, refuse_unclear_topics
+from keep_actors.cli.options import db_option, declared_options, grant_options, json_option
+from keep_actors.cli.scripts import refuse_unclear_topics
 from keep_actors.cli.terminal import plain, plain_lines, remark, show
+from keep_actors.cli.write_path import ACCEPT_PERMISSIONS, SETTLE_EVENTS
 from keep_actors.connectors import (
     Connector,
     ConnectorDefinitionError,
@@ -35,7 +37,6 @@ from keep_actors.sandbox_pool import SandboxUnavailable
 from keep_actors.sandbox_pool.policy import Sharing
 from keep_actors.sandbox_pool.pool import PoolMode
 from keep_sandbox import EngineUnsuitable, JailUnavailable
-from keep_sandbox.names import unfit_name
 from keep_storage import Store, reads
 from keep_storage.errors import EventsWouldWait, Rejected, StorageError
 from keep_storage.model import JournalEntry, WorkflowStatus
@@ -52,36 +53,22 @@ _REFUSALS: Final = (
 )
 """Refusals, which are no bugs: their text says what is wrong and what to do."""
 
-_PAGE: Final = 1_000
 _ENDS: Final = tuple(
     signal.Signals[name] for name in ("SIGINT", "SIGTERM", "SIGBREAK") if name in signal.Signals.__members__
 )
 """The signals that end it; SIGBREAK is the Ctrl-Break of Windows."""
 
 
-Grants: TypeAlias = Literal["declared"] | tuple[str, ...]
-
-
 class _Ended(Exception):
     """It could not go on. The text is for people."""
-
-
-def _fit(_: click.Context, __: click.Parameter, name: str | None) -> str | None:
-    """A name of a person that can be seen and told from others, or none."""
-    if name and (why := unfit_name(name)):
-        raise click.BadParameter(f"{name!a} {why}.")
-    return name
 
 
 @click.command()
 @click.argument("files", nargs=-1, type=script_file(), metavar="[FILE.js]...")
 @db_option
 @connector_options
-@click.option("--accept", is_flag=True, help="Grant every permission that the scripts name.")
-@click.option(
-    "--grant", "granted", multiple=True, metavar="PERMISSION", help="Grant this one, as in gmail.send. Several times."
-)
-@click.option("--timezone", help="The time zone of cron schedules: UTC at first, then what it was.")
+@grant_options
+@declared_options(commands.DeployScript, "author", "owner", "timezone", "drop", "move")
 @click.option(
     "--workflow",
     "replaced",
@@ -89,18 +76,6 @@ def _fit(_: click.Context, __: click.Parameter, name: str | None) -> str | None:
     metavar="NAME",
     help="The script of this workflow may be replaced by that of a FILE with its name. Several times.",
 )
-@click.option(
-    "--author",
-    default="",
-    callback=_fit,
-    help="Whose scripts they are. By another than before: a new major version.",
-)
-@click.option(
-    "--owner",
-    callback=_fit,
-    help="To whom the workflows belong: only those of one owner share a process. Else as it was.",
-)
-@topic_options
 @click.option("--once", is_flag=True, help="End when nothing is left to do now.")
 @json_option
 @sandbox_option
@@ -121,19 +96,13 @@ def run(
     db: Path,
     specs: tuple[str, ...],
     discovered: bool,
-    accept: bool,
-    granted: tuple[str, ...],
-    timezone: str | None,
     replaced: tuple[str, ...],
-    author: str,
-    owner: str | None,
-    drop: tuple[str, ...],
-    move: dict[str, str],
     once: bool,
     as_json: bool,
     sandbox: PoolMode,
     sharing: Sharing,
     control: bool | None,
+    **options: Any,
 ) -> None:
     """Deploy scripts into a database and run what is in it.
 
@@ -162,7 +131,7 @@ def run(
     Exits with 0; with 1 when a script was refused or the file cannot be used; with 2 for a wrong use of this command;
     with --once as `keep attention` does: with 4 when something waits for a person.
     """
-    refuse_unclear_topics(files, drop, move)
+    refuse_unclear_topics(files, options["drop"], options["move"])
     scripts = [(file, source_of(file)) for file in files]
     if not scripts and not db.exists():
         raise click.UsageError(f"There is no {db} yet. Name a script to deploy: keep run FILE.js --db {db}")
@@ -173,18 +142,7 @@ def run(
     as_line = journal_json if as_json else journal_text
     try:
         connectors = connectors_from(specs, discovered)
-        grants: Grants = "declared" if accept else granted
-        deploy = partial(
-            _deploy,
-            scripts,
-            replaced,
-            author=author,
-            owner=owner,
-            grants=grants,
-            timezone=timezone,
-            drop=drop,
-            move=move,
-        )
+        deploy = partial(_deploy, scripts, replaced, **options)
         listens = has_sockets() if control is None else control
         waiting = anyio.run(_run, deploy, db, connectors, once, as_line, sandbox, sharing, listens)
     except (ConnectorLoadError, ConnectorDefinitionError) as error:
@@ -269,11 +227,13 @@ async def _deploy(scripts: list[tuple[Path, str]], replaced: tuple[str, ...], ke
                     raise
                 deployed = await keep.deploy(source, workflow=taken.name, **options)
         except PermissionsNeeded as error:
-            raise _Ended(f"{file}: {error}\nAccept them all with --accept, or one by one with --grant NAME.") from None
+            raise _Ended(f"{file}: {error}\n{ACCEPT_PERMISSIONS}") from None
         except EventsWouldWait as error:
-            raise _Ended(f"{file}: {error}\n{WHAT_OF_EVENTS}") from None
+            raise _Ended(f"{file}: {error}\n{SETTLE_EVENTS}") from None
         except (DeployRefused, Rejected) as error:
             raise _Ended(f"{file}: {error}") from None
+        except ValueError as error:
+            raise click.UsageError(f"{file}: {error}") from None
         remark(plain(f"{file}: {deployed.name} {deployed.version} ({deployed.workflow_id})"))
 
 
@@ -333,9 +293,8 @@ class _Journal:
     def show_rest(self) -> None:
         """Show the last entries, from the file."""
         with Store.open(self._db) as store:
-            while entries := reads.journal(store.queries(), after=self._seen, limit=_PAGE):
-                for entry in entries:
-                    self._echo(entry)
+            for entry in journal_after(store.queries(), self._seen):
+                self._echo(entry)
 
     def _echo(self, entry: JournalEntry) -> None:
         show(self._as_line(entry))

@@ -4,46 +4,29 @@ If events wait in topics that a script no longer declares, `--drop`, `--move` or
 """
 
 import sys
+from functools import partial
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any
 
 import click
 from msgspec.structs import replace
 
 from keep_actors.api import commands, views
 from keep_actors.api.commands import Deployed
-from keep_actors.cli.actions import accept_repair, refuse_repair
+from keep_actors.cli.actions import action
 from keep_actors.cli.exit_codes import Exit, Stopped
 from keep_actors.cli.inputs import script_file, source_of
-from keep_actors.cli.options import changes, help_of, looks, workflow_argument
+from keep_actors.cli.options import changes, grant_options, looks, workflow_argument
 from keep_actors.cli.reader import FileReader, reading
 from keep_actors.cli.terminal import fields, json_line, plain, plain_lines, remark, show
 from keep_actors.cli.write_path import EventsWait, WritePath
-from keep_actors.policy import Grant
-
-WHAT_OF_EVENTS: Final = (
-    "Say what becomes of them: --drop TOPIC skips them, --move OLD=NEW moves them to a topic of the script."
-)
 
 
 @click.command()
 @click.argument("files", nargs=-1, required=True, type=script_file(), metavar="FILE.js...")
-@click.option("--accept", is_flag=True, help="Grant every permission that the scripts name.")
-@click.option("--grant", "granted", multiple=True, metavar="PERMISSION", help="Grant this one. Several times.")
-@click.option(
-    "--ask", "asked", multiple=True, metavar="PERMISSION", help="Grant this one; a person approves each call."
-)
+@grant_options
 @changes(commands.DeployScript, "source", "grants")
-def deploy(
-    path: WritePath,
-    files: tuple[Path, ...],
-    accept: bool,
-    granted: tuple[str, ...],
-    asked: tuple[str, ...],
-    workflow: str | None,
-    new: bool,
-    **typed: Any,
-) -> None:
+def deploy(path: WritePath, files: tuple[Path, ...], workflow: str | None, new: bool, **typed: Any) -> None:
     """Check scripts and make them the ones that run, each once the active run of its workflow has ended.
 
     A script with a new name is a new workflow. A changed script is the next minor version of the --workflow that is
@@ -64,48 +47,25 @@ def deploy(
     keep deploy orders.js --workflow orders --grant shop.orders --ask shop.ship --major --db keep.db
     keep deploy orders.js --workflow orders --move order.paid=order.open --drop order.seen --db keep.db
     """
-    if accept and (granted or asked):
-        raise click.UsageError("--accept grants everything that is named; leave it out to grant one by one.")
-    one_by_one = [Grant(each) for each in granted] + [Grant(each, "ask") for each in asked]
-    grants: list[Grant] | Literal["declared"] = "declared" if accept else one_by_one
     refuse_unclear_topics(files, typed["drop"], typed["move"])
-    found = _living(path, workflow) if workflow is not None and not new else workflow
+    found = workflow
+    if workflow is not None and not new:
+        with reading(path.db) as look:
+            found = look.living(workflow).id
     is_new = True if new else None if found is None else False
     for file in files:
-        command = commands.DeployScript(
-            source=source_of(file), workflow=found, new=is_new, grants=grants, by=path.by, **typed
-        )
+        command = commands.DeployScript(source=source_of(file), workflow=found, new=is_new, by=path.by, **typed)
         try:
             answer = _activated(path, command)
         except Stopped as stopped:
-            hint = "\nAccept them all with --accept, or one by one with --grant NAME."
-            needs = "permission(s) that it has not been granted" in stopped.message
-            raise Stopped(Exit(stopped.exit_code), f"{file}: {stopped.message}{hint if needs else ''}") from None
+            raise Stopped(Exit(stopped.exit_code), f"{file}: {stopped.message}") from None
         path.done(answer, f"{file}: {answer.name} {answer.version} ({answer.workflow_id})")
-
-
-@click.command(
-    help=help_of(
-        commands.Rollback,
-        'rollback "mail to sheets" 1.0',
-        'rollback "mail to sheets" 1.0 --move mail.new=mail.seen',
-    )
-)
-@changes(commands.Rollback)
-def rollback(path: WritePath, workflow: str, **typed: Any) -> None:
-    answer = _activated(path, commands.Rollback(workflow=_living(path, workflow), by=path.by, **typed))
-    path.done(answer, f"{answer.name} runs version {answer.version}.")
 
 
 def refuse_unclear_topics(files: tuple[Path, ...], drop: tuple[str, ...], move: dict[str, str]) -> None:
     """Refuse `--drop` and `--move` for several scripts: the topics could be those of any of them."""
     if len(files) > 1 and (drop or move):
         raise click.UsageError("--drop and --move are about the topics of one script; deploy that one by itself.")
-
-
-def _living(path: WritePath, workflow: str) -> str:
-    with reading(path.db) as look:
-        return look.living(workflow).id
 
 
 def _activated(path: WritePath, command: commands.DeployScript | commands.Rollback) -> Deployed:
@@ -115,7 +75,7 @@ def _activated(path: WritePath, command: commands.DeployScript | commands.Rollba
             return path.ask(command, timeout_s=None)
         except EventsWait as waiting:
             if path.as_json or not (sys.stdin.isatty() and sys.stderr.isatty()):
-                raise Stopped(Exit.WRONG, f"{waiting.message}\n{WHAT_OF_EVENTS}") from None
+                raise
             command = _settled(waiting, command)
 
 
@@ -139,6 +99,32 @@ def _settled(
         else:
             raise Stopped(Exit.WRONG, "Stopped: nothing has changed.")
     return replace(command, drop=drop, move=move)
+
+
+def _runs_now(answer: Deployed, _: object) -> str:
+    return f"{answer.name} runs version {answer.version}."
+
+
+rollback = action(
+    commands.Rollback,
+    _runs_now,
+    'rollback "mail to sheets" 1.0',
+    'rollback "mail to sheets" 1.0 --move mail.new=mail.seen',
+    find=FileReader.living,
+    ask=_activated,
+)
+accept_repair = action(
+    commands.AcceptRepair,
+    _runs_now,
+    'repair accept "mail to sheets" 1.3',
+    ask=partial(WritePath.ask, timeout_s=None),
+)
+refuse_repair = action(
+    commands.RefuseRepair,
+    lambda answer, _: f"The repair of {answer.name} is refused.",
+    'repair refuse "mail to sheets" --why "it drops the amount"',
+    why="--why",
+)
 
 
 @click.group()

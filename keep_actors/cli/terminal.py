@@ -26,6 +26,9 @@ from keep_storage.ids import Millis
 TEXT_MAX: Final = 2_000
 """Characters of one text. `--json` has all of it."""
 CELL_MAX: Final = 200
+TITLE: Final = "title (the script's words)"
+"""The name of a title wherever one is shown: it proves nothing."""
+TITLE_COLUMN: Final = TITLE.replace("title", "TITLE")
 
 _UNITS: Final = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1_000, "s"))
 _NARROW: Final = 60
@@ -187,6 +190,18 @@ def fields(pairs: Iterable[tuple[str, str]], indent: str = "", size: int = 0) ->
     for name, text in shown:
         for line in hung(f"{indent}{name.ljust(size)}  ", plain(text), width()):
             show(line)
+
+
+def counted(number: int, noun: str) -> str:
+    """`1 call`, `1,200 calls`."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def show_commands(commands: Iterable[str]) -> None:
+    """Command lines that can be typed next, if there are any."""
+    lines = [f"    {plain(each)}" for each in commands]
+    for line in ["  type", *lines] if lines else []:
+        show(line)
 
 
 def show_each(found: Iterable[Any]) -> None:

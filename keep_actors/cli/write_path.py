@@ -26,6 +26,12 @@ ANSWER_S: Final = 120
 """A command that waits for nothing is answered at once; a full disk may take this long to report."""
 
 
+ACCEPT_PERMISSIONS: Final = "Accept them all with --accept, or one by one with --grant NAME."
+SETTLE_EVENTS: Final = (
+    "Say what becomes of them: --drop TOPIC skips them, --move OLD=NEW moves them to a topic of the script."
+)
+
+
 class Unfit(Stopped):
     """A result that a person gave is not what the call returns. `example` is JSON that would be; empty if unknown."""
 
@@ -134,7 +140,9 @@ def _refusals() -> Iterator[None]:
         if error.kind == "result":
             raise Unfit(error.words, error.example) from None
         if error.topics:
-            raise EventsWait(words, error.topics, error.declared) from None
+            raise EventsWait(f"{words}\n{SETTLE_EVENTS}", error.topics, error.declared) from None
+        if error.kind == "permissions":
+            words = f"{words}\n{ACCEPT_PERMISSIONS}"
         raise Stopped(Exit.UNKNOWN if error.kind == "unknown" else Exit.WRONG, words) from None
     except Lost as lost:
         words = f"{lost} It may have been done: look (`keep status`, `keep log`) before you ask again."

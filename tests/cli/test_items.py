@@ -146,7 +146,7 @@ def test_a_change_needs_items_or_a_state_and_a_yes_where_nobody_can_be_asked(box
         assert "There is no such item." in box.run(command, "done", "--state", "failed").stderr
         assert "No runtime is running" in box.run(command, "done", "o1", code=Exit.NO_RUNTIME).stderr
     said = box.run("reprocess-item", "done", "--state", "done", code=Exit.USAGE).stderr
-    assert "Reprocess 3 items of done that are done? Everything in them is done once more." in said
+    assert "Reprocess 3 items of done that are done? Everything in them is done again." in said
     assert "say --yes" in said
     assert "'done' is not one of" in box.run("skip-item", "done", "--state", "done", code=Exit.USAGE).stderr
 
@@ -199,7 +199,7 @@ def test_on_a_terminal_a_person_is_asked_with_the_number(shell: Shell, answer: s
     )
     os.close(keyboard)
     os.close(terminal)
-    assert (done.returncode, "of items that are skipped? Everything in them is done once more." in done.stderr) == (
+    assert (done.returncode, "of items that are skipped? Everything in them is done again." in done.stderr) == (
         code,
         True,
     )

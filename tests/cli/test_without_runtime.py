@@ -328,7 +328,7 @@ def test_a_call_that_a_killed_process_left_behind_can_be_settled_without_a_runti
         process.kill()
     box = Desk(shell.db)
     looked = box.run("attention")
-    assert "1 run(s) were active when the last runtime ended" in looked.stderr
+    assert "1 run of the last runtime did not finish" in looked.stderr
     assert "is applied" in box.run("resolve", "--workflow", "hangs", "happened").stdout
     assert shell.shipped == ["hangs1"]
     assert list(box.states("hangs").values()) == ["reserved"], "its `next` runs with the next start"
