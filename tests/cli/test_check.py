@@ -13,8 +13,8 @@ from click.testing import CliRunner
 from keep_actors.cli.authoring import check, problem_text
 from keep_sandbox import Code, Place
 from keep_sandbox.declaration import Problem
+from tests.cli.operating import KEEP
 
-KEEP = Path(sys.executable).with_name("keep")
 ROOT = Path(__file__).parents[2]
 BROKEN = sorted((Path(__file__).parent / "broken").glob("*.js"))
 DEMO = ("--connectors", "examples.connectors:demo")

@@ -3,7 +3,6 @@
 import json
 import os
 import subprocess
-import sys
 from pathlib import Path
 
 import apsw
@@ -12,12 +11,12 @@ import pytest
 import keep_actors
 from keep_storage import Store
 from keep_storage.statements import migrations
+from tests.cli.operating import KEEP
 from tests.storage.world import World
 
 
 def keep(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
-    command = Path(sys.executable).with_name("keep")
-    return subprocess.run([command, *map(str, arguments)], capture_output=True, text=True, check=False)
+    return subprocess.run([KEEP, *map(str, arguments)], capture_output=True, text=True, check=False)
 
 
 @pytest.fixture

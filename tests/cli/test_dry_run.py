@@ -2,7 +2,6 @@
 
 import json
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +10,7 @@ import pytest
 
 import keep_actors
 from keep_actors import Connector, Grant, mutation
-
-KEEP = Path(sys.executable).with_name("keep")
+from tests.cli.operating import KEEP
 
 SHOP = '''
 """A shop that ships by writing lines into a file."""

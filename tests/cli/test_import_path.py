@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-KEEP = Path(sys.executable).with_name("keep")
+from tests.cli.operating import KEEP
+
 SHADOWED = ("asyncio", "anyio", "msgspec", "apsw", "json", "random", "sqlite3", "keep_storage")
 SCRIPT = """
 export default Keep.workflow({ name: "w", topics: { t: {} }, producers: { p: async (ctx) => {} } });

@@ -15,8 +15,7 @@ import pytest
 
 import keep_actors
 from keep_storage import ExecutionModelManager, Store, reads
-
-KEEP = Path(sys.executable).with_name("keep")
+from tests.cli.operating import KEEP
 
 SHOP = '''
 """A shop whose orders and parcels are lines in files. It ships when somebody opens the gate, if there is a gate."""

@@ -15,11 +15,12 @@ from typing import Final
 from keep_storage import ExecutionModelManager, Store, reads
 from keep_storage.model import MutationStatus, RunStatus
 from keep_storage.sqlite import SqliteDatabase
-from keep_storage.transaction import Database, Queries, Reader, Transaction
+from keep_storage.transaction import Database
 from tests.crash.driver import NO_LIMIT, Driver
 from tests.crash.scenarios import Scenario
 from tests.crash.services import Services
 from tests.crash.truth import Ending, ending
+from tests.passing import PassingDatabase
 from tests.storage.world import CountingClock
 
 STEPS_MAX: Final = 2_000
@@ -65,17 +66,14 @@ class Moment(Enum):
 Watch = Callable[[Moment, int], None]
 
 
-class Mortal:
+class Mortal(PassingDatabase):
     """A database whose process may die at any commit: before it is durable, or after, with the answer lost."""
 
     def __init__(self, database: Database) -> None:
-        self._database = database
+        super().__init__(database)
         self._is_dead = False
         self.commits = 0
         self.watch: Watch = lambda _moment, _commit: None
-
-    def begin(self) -> Transaction:
-        return self._database.begin()
 
     def commit(self) -> None:
         self.commits += 1
@@ -90,15 +88,6 @@ class Mortal:
     def rollback(self) -> None:
         if not self._is_dead:  # the dead undo nothing
             self._database.rollback()
-
-    def queries(self) -> Queries:
-        return self._database.queries()
-
-    def reader(self) -> Reader:
-        return self._database.reader()
-
-    def close(self) -> None:
-        self._database.close()
 
 
 @dataclass(frozen=True)

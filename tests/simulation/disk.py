@@ -12,7 +12,8 @@ from keep_storage.errors import StorageLost, StorageUnavailable
 from keep_storage.ids import Now
 from keep_storage.operations import Operation, OperationOutcome
 from keep_storage.sqlite import SqliteDatabase
-from keep_storage.transaction import Queries, Reader, Row, SqlParams, Transaction
+from keep_storage.transaction import Reader, Row, SqlParams, Transaction
+from tests.passing import PassingDatabase
 
 Trouble = Literal["", "full", "torn", "failed", "lost", "died"]
 """Nothing; no room at all; no room in the middle; the commit fails; it fails and nobody knows; the process ends."""
@@ -71,7 +72,7 @@ def _empty() -> bytes:
     return connection.serialize("main")
 
 
-class Disk:
+class Disk(PassingDatabase):
     """One database in memory. `trouble` is asked at every commit; `on_commit` is told of those that happened."""
 
     def __init__(self, clock: Now, trouble: Callable[[], Trouble], on_commit: Callable[[], None]) -> None:
@@ -80,7 +81,7 @@ class Disk:
         self.connection.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
         self.connection.pragma("foreign_keys", True)
         self.connection.execute(_WATCH)
-        self._database = SqliteDatabase(self.connection, ":memory:")
+        super().__init__(SqliteDatabase(self.connection, ":memory:"))
         self.store = Store(self, clock)
         self._trouble = trouble
         self._on_commit = on_commit
@@ -133,18 +134,6 @@ class Disk:
             case "died":
                 raise Died
         self._database.commit()
-
-    def rollback(self) -> None:
-        self._database.rollback()
-
-    def queries(self) -> Queries:
-        return self._database.queries()
-
-    def reader(self) -> Reader:
-        return self._database.reader()
-
-    def close(self) -> None:
-        self._database.close()
 
 
 class DiskOfAProcess:

@@ -15,7 +15,8 @@ from keep_storage.operations import (
     PublishEvents,
 )
 from keep_storage.sqlite import SqliteDatabase
-from keep_storage.transaction import Queries, Reader, SqlParams, Transaction
+from keep_storage.transaction import SqlParams, Transaction
+from tests.passing import PassingDatabase
 from tests.storage.world import WORKFLOW, CountingClock, World
 
 
@@ -130,12 +131,12 @@ def test_every_operation_leaves_one_journal_entry_and_a_refused_one_none(world: 
     assert entries[1].changed == '{"status":["active","paused"],"by":"ada"}'
 
 
-class Watched:
+class Watched(PassingDatabase):
     """A database in memory that says how its transactions go."""
 
     def __init__(self, *, is_full: bool = False) -> None:
+        super().__init__(SqliteDatabase.open(":memory:", now=0))
         self.said: list[str] = []
-        self._database = SqliteDatabase.open(":memory:", now=0)
         self.is_full = is_full
 
     def begin(self) -> Transaction:
@@ -149,15 +150,6 @@ class Watched:
     def rollback(self) -> None:
         self.said.append("rollback")
         self._database.rollback()
-
-    def queries(self) -> Queries:
-        return self._database.queries()
-
-    def reader(self) -> Reader:
-        return self._database.reader()
-
-    def close(self) -> None:
-        self._database.close()
 
 
 class WatchedTransaction:
