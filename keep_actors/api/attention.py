@@ -27,10 +27,10 @@ from keep_storage.model import (
 )
 from keep_storage.transaction import Queries
 
-_OPEN_WITH_IT: Final = "Open the runtime with the connector: the workflow goes on by itself then."
+_OPEN_WITH_IT: Final = "Open the runtime with the connector: the workflow then continues by itself."
 _TITLE_CHARS_MAX: Final = 200
 """A script's own words for a call do not push the call out of sight."""
-_ANSWER_IT: Final = "Approve it, or reject it: then what it is about is skipped, or with `retry` prepared again."
+_ANSWER_IT: Final = "Approve it, or reject it: its events or its item are then skipped, or prepared again with `retry`."
 _IS_MADE: Final = "is being made, though its workflow is archived."
 _WAS_MADE: Final = "was being made when its process ended: it may have happened."
 _IS_UNKNOWN: Final = "may have happened."
@@ -124,7 +124,7 @@ def _question(q: Queries, row: AttentionRow) -> str:
 def _about_error(q: Queries, workflow: Workflow, row: AttentionRow) -> tuple[str, str | None]:
     """Advice about an error, and the item to decide about."""
     if row.run_id is None:
-        return "Put it right, then clear the error of the workflow.", None
+        return "Fix the cause, then clear the error of the workflow.", None
     run = _run(q, row)
     item = views.item_in_need(q, run)
     return (_OPEN_WITH_IT if missing_methods(workflow.error_about) else views.can_do(run, item)), item
@@ -147,6 +147,6 @@ def _mutation(q: Queries, row: AttentionRow) -> Mutation:
 
 def _about_doubt(row: AttentionRow, at: Moment) -> str:
     if row.waits_on is WaitsOn.CALL and at.is_owned:
-        return "Wait: the call is being made. What came of it is known when it has ended."
+        return "Wait: the call is being made, and its outcome is not known yet."
     wait = "The connector is being asked, so you may wait. " if row.waits_on is WaitsOn.CONNECTOR else ""
     return f"{wait}{views.CAN_DO[RunStatus.PAUSED_RECONCILIATION]}"

@@ -32,14 +32,14 @@ from keep_storage.operations import (
 T_co = TypeVar("T_co", covariant=True)
 
 _WorkflowName = Annotated[str, Meta(description="The workflow, by name or id.")]
-_OneWorkflow = Annotated[str | None, Meta(description="Only of this one, by name or id.")]
-_By = Annotated[str, Meta(description="Who says so, for the journal.")]
+_OneWorkflow = Annotated[str | None, Meta(description="Only this workflow, by name or id.")]
+_By = Annotated[str, Meta(description="The person's name, for the journal.")]
 _Why = Annotated[str, Meta(description="The reason, for the journal.")]
 _Drop = Annotated[
     list[str], Meta(description="Skip the events that wait in a topic that the script no longer declares.")
 ]
-_Move = Annotated[dict[str, str], Meta(description="Move them to a topic that it declares.")]
-_Version = Annotated[int | None, Meta(description="That of the mutation you looked at: refused if it has changed.")]
+_Move = Annotated[dict[str, str], Meta(description="Move the events of such a topic to one that the script declares.")]
+_Version = Annotated[int | None, Meta(description="The version that you saw: refused if it has changed since.")]
 
 
 class Deployed(msgspec.Struct, frozen=True):
@@ -89,18 +89,20 @@ class DeployScript(Command[Deployed], frozen=True, kw_only=True, tag="deploy"):
     right = Right.DEPLOY
     source: str
     workflow: Annotated[
-        str | None, Meta(description="As a version of this one, by name or id; never as a new one.")
+        str | None, Meta(description="Deploy as a version of this workflow, by name or id; never as a new one.")
     ] = None
-    new: Annotated[bool | None, Meta(description="As a new workflow: refused if one has its name.")] = None
-    author: Annotated[str, Meta(description="Whose script it is. By another than before: a new major version.")] = ""
+    new: Annotated[bool | None, Meta(description="Deploy as a new workflow; refused if its name is taken.")] = None
+    author: Annotated[
+        str, Meta(description="The author of the script. Another author than before makes a new major version.")
+    ] = ""
     owner: Annotated[
         str | None,
-        Meta(description="To whom the workflow belongs: only those of one owner share a process. Else as it was."),
+        Meta(description="The owner of the workflow: only workflows of one owner share a process. Default: unchanged."),
     ] = None
     grants: list[Grant] | Literal["declared"] = field(default_factory=list)
     """`declared`: everything that the script names."""
     timezone: Annotated[
-        str | None, Meta(description="The time zone of cron schedules: UTC at first, then what it was.")
+        str | None, Meta(description="The time zone of cron schedules. Default: unchanged, UTC for a new workflow.")
     ] = None
     major: Annotated[bool, Meta(description="A new major version: it begins without permissions.")] = False
     drop: _Drop = field(default_factory=list)
@@ -111,7 +113,7 @@ class DeployScript(Command[Deployed], frozen=True, kw_only=True, tag="deploy"):
 class Rollback(Command[Deployed], frozen=True, kw_only=True, tag="rollback"):
     """Make an earlier VERSION of the script run again. Events and states stay.
 
-    If events wait in a topic that it does not declare, say what becomes of them; on a terminal you are asked.
+    If events wait in a topic that it does not declare, drop or move them; on a terminal you are asked.
     """
 
     right = Right.DEPLOY
@@ -123,7 +125,7 @@ class Rollback(Command[Deployed], frozen=True, kw_only=True, tag="rollback"):
 
 
 class AcceptRepair(Command[Deployed], frozen=True, kw_only=True, tag="accept_repair"):
-    """Let the proposed repair run: VERSION is the one that was shown; another one is refused."""
+    """Deploy the proposed repair. VERSION is the one that you saw; any other is refused."""
 
     right = Right.DEPLOY
     workflow: _WorkflowName
@@ -132,7 +134,7 @@ class AcceptRepair(Command[Deployed], frozen=True, kw_only=True, tag="accept_rep
 
 
 class RefuseRepair(Command[Workflow], frozen=True, kw_only=True, tag="refuse_repair"):
-    """Send the proposed repair back, with the reason. It counts as an attempt."""
+    """Refuse the proposed repair, with the reason. It counts as an attempt."""
 
     right = Right.DEPLOY
     workflow: _WorkflowName
@@ -183,7 +185,8 @@ class Archive(WorkflowChange[Workflow], frozen=True, kw_only=True, tag="archive"
 class Unarchive(WorkflowChange[Workflow], frozen=True, kw_only=True, tag="unarchive"):
     """Bring an archived workflow back, paused: `keep resume` has it run again.
 
-    By its name the newest archived one is meant. Refused while another workflow has its name: archive that one first.
+    A name means the newest archived workflow that has it. Refused while another workflow has its name: archive that one
+    first.
     """
 
     needs_runtime = False
@@ -194,7 +197,10 @@ class Unarchive(WorkflowChange[Workflow], frozen=True, kw_only=True, tag="unarch
 
 
 class ClearError(WorkflowChange[Workflow], frozen=True, kw_only=True, tag="clear_error"):
-    """Say "I fixed it": the workflow goes on. Refused while the error is a question about a recorded call."""
+    """Clear the error of a workflow once its cause is fixed: the workflow continues.
+
+    Refused while the error is a question about a recorded call.
+    """
 
     needs_runtime = False
     by: _By
@@ -223,7 +229,7 @@ class StopActiveRun(Command[str], frozen=True, kw_only=True, tag="stop_run"):
     right = Right.OPERATE
     workflow: _WorkflowName
     run_id: Annotated[
-        str | None, Meta(description="The run that is meant, by id or its beginning: refused if another is active.")
+        str | None, Meta(description="The run to stop, by id or the beginning of it; refused if another one is active.")
     ] = None
     by: _By = ""
     why: _Why = ""
@@ -239,8 +245,8 @@ class PublishMessage(Command[tuple[Event, ...]], frozen=True, kw_only=True, tag=
     workflow: _WorkflowName
     topic: str
     message_id: str
-    title: Annotated[str, Meta(description="What people see; the message id unless it is said.")]
-    payload: Annotated[Any, Meta(description="What the script is given; null unless said.")] = None
+    title: Annotated[str, Meta(description="The title that people see. Default: the message id.")]
+    payload: Annotated[Any, Meta(description="The payload for the script. Default: null.")] = None
 
 
 class SkipPendingEvent(WorkflowChange[Event], frozen=True, kw_only=True, tag="skip_event"):
@@ -267,7 +273,7 @@ class ItemsChange(Command[T_co], Generic[T_co], frozen=True, kw_only=True):
 
 
 class SkipItems(ItemsChange[list[Item]], frozen=True, kw_only=True, tag="skip_items"):
-    """Skip logical items of a job: like those that are done, they change nothing outside any more."""
+    """Skip logical items of a job: like items that are done, they make no further calls."""
 
 
 class ReprocessItems(ItemsChange[list[Item]], frozen=True, kw_only=True, tag="reprocess_items"):
@@ -302,7 +308,8 @@ class TakePermission(Command[Workflow], frozen=True, kw_only=True, tag="revoke")
 
 
 class Approvals(Command[list[ApprovalQuestion]], frozen=True, kw_only=True, tag="approvals"):
-    """The calls that wait for approval. Only a runtime has the connectors, which know the permission of each call."""
+    """List the calls that wait for approval. Only a runtime has the connectors, which know the permission of each
+    call."""
 
     right = Right.READ
     workflow: _OneWorkflow = None
@@ -310,7 +317,7 @@ class Approvals(Command[list[ApprovalQuestion]], frozen=True, kw_only=True, tag=
 
 
 class ApproveCall(Command[Mutation], frozen=True, kw_only=True, tag="approve"):
-    """Allow a recorded call: exactly it is made."""
+    """Allow a recorded call: exactly this call is made."""
 
     right = Right.ANSWER
     approval_id: str
@@ -335,14 +342,14 @@ class RejectCall(StorageCommand[Mutation], frozen=True, kw_only=True, tag="rejec
 
 
 class Unknowns(Command[list[Escalation]], frozen=True, kw_only=True, tag="unknowns"):
-    """The calls whose outcome is unknown. Only a runtime has the connectors, which say how to check."""
+    """List the calls whose outcome is unknown. Only a runtime has the connectors, which say how to check."""
 
     right = Right.READ
     workflow: _OneWorkflow = None
 
 
 class Resolve(MutationChange[Mutation], frozen=True, kw_only=True, tag="resolve"):
-    """Say what became of a call whose outcome is unknown."""
+    """Say whether a call with an unknown outcome happened."""
 
     needs_runtime = False
     verdict: PersonVerdict
@@ -353,7 +360,7 @@ class Resolve(MutationChange[Mutation], frozen=True, kw_only=True, tag="resolve"
 
 
 class Amend(MutationChange[Mutation], frozen=True, kw_only=True, tag="amend"):
-    """Put right the result that a person gave with `happened`."""
+    """Correct the result that a person gave with `happened`."""
 
     needs_runtime = False
     result: Annotated[Any, Meta(description="What the call returned.")]

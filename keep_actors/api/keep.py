@@ -242,7 +242,9 @@ class Keep(KeepAnswers):
         )
 
     async def clear_error(self, workflow: str, *, by: str, why: str = "") -> Workflow:
-        """Say "I fixed it": the workflow goes on. Refused while the error is a question about a mutation's outcome.
+        """Clear the error of a workflow once its cause is fixed: the workflow continues.
+
+        Refused while the error is a question about a mutation's outcome.
 
         ```python
         await keep.clear_error("mail to sheets", by="alice", why="signed in again")
@@ -282,7 +284,7 @@ class Keep(KeepAnswers):
     async def amend(
         self, mutation_id: str, *, result: object, by: str, why: str = "", version: int | None = None
     ) -> Mutation:
-        """Put right the result that a person gave with `happened`, as long as `next` has not used it.
+        """Correct the result that a person gave with `happened`, as long as `next` has not used it.
 
         Checked as in `resolve`, and refused once `next` has run with it, or a run has entered its item again: also for
         a run that is active now, for whose end this waits. The journal has both results, `by` and `why`.

@@ -157,7 +157,7 @@ class KeepAnswers(KeepItems):
         return await self._activate(workflow, Activate(version_number(version), by, is_proposal=True))
 
     async def refuse_repair(self, workflow: str, *, by: str, why: str) -> Workflow:
-        """Send the proposed repair back, with the reason. It counts as an attempt.
+        """Refuse the proposed repair, with the reason. It counts as an attempt.
 
         ```python
         await keep.refuse_repair("mail to sheets", by="alice", why="it drops the amount")

@@ -97,12 +97,12 @@ def overdue(q: Queries, workflow: Workflow, row: AttentionRow, at: Moment) -> Ov
             assert found is not None, "an event is never deleted"
             days = (at.now - row.since) // 86_400_000
             words = f"Event {found.event.message_id!r} of {found.topic!r} has been pending for {days} days."
-            return Overdue(words, found.topic, "Look why its consumer does not take it, or skip it.")
+            return Overdue(words, found.topic, "Find out why its consumer does not take it, or skip it.")
         case AttentionKind.EXPIRED:
             mutation = reads.mutation(q, about)
             assert mutation is not None, "a line of the ledger is never deleted"
             call = f"{mutation.connector}.{mutation.method}"
-            words = f"{mutation.title or 'A call'}: {call} was not made, a no by policy: {mutation.resolved_why}."
+            words = f"{mutation.title or 'A call'}: {call} was not made, refused by policy: {mutation.resolved_why}."
             can_do = "Publish the event again under another id, or reprocess the item, if it is wanted after all."
             return Overdue(words, mutation.id, can_do)
         case _:

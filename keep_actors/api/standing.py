@@ -37,7 +37,7 @@ def view(q: Queries, run: Run, workflow: Workflow, *, is_owned: bool = True) -> 
     calls = reads.mutations_of_run(q, run.id)
     if any(each.status not in SETTLED for each in calls):
         return RunView(**stored, standing=str(run.status), settled="")
-    words = "; ".join(map(_settled, calls)) or "what it waited for was put right"
+    words = "; ".join(map(_settled, calls)) or "its cause was fixed"
     return RunView(**{**stored, "error_message": "", "error_place": ""}, standing=RESOLVED, settled=words)
 
 

@@ -120,20 +120,20 @@ class Proposed(msgspec.Struct, frozen=True):
 
 
 CAN_DO: Final[Mapping[RunStatus, str]] = {
-    RunStatus.ACTIVE: "Wait: it is under way. To end it at its next call, stop it, or pause the workflow.",
+    RunStatus.ACTIVE: "Wait: it is active. To end it at its next call, stop it or pause the workflow.",
     RunStatus.COMMITTED: "",
-    RunStatus.CRASHED: "Nothing: it was carried on by another run, or will be.",
+    RunStatus.CRASHED: "Nothing: another run has continued it, or will.",
     RunStatus.PAUSED_TRANSIENT: "Nothing: it is tried again by itself.",
-    RunStatus.PAUSED_APPROVAL: "Put right what the error says, then clear the error of the workflow.",
+    RunStatus.PAUSED_APPROVAL: "Fix what the error says, then clear the error of the workflow.",
     RunStatus.PAUSED_RECONCILIATION: "Find out whether the call took effect, and say so. Its events are held.",
-    RunStatus.FAILED_LOGIC: "Deploy a repaired script: what waits goes on with it.",
+    RunStatus.FAILED_LOGIC: "Deploy a repaired script: the waiting work continues with it.",
     RunStatus.FAILED_INTERNAL: "Read the log and report it; then clear the error of the workflow.",
 }
 """The actions of a person on a run that stopped this way."""
 
 _CAN_DO_SINCE: Final[Mapping[str, str]] = {
     standing.RESOLVED: "",
-    standing.INTERRUPTED: "Start a runtime: it settles what was cut off, and goes on.",
+    standing.INTERRUPTED: "Start a runtime: it settles the interrupted run, and continues.",
 }
 """The same, of one whose status is history."""
 
@@ -258,15 +258,15 @@ def version_text(version: ScriptVersion) -> str:
 
 def _why(run: RunView, workflow: Workflow) -> str:
     if run.standing == standing.INTERRUPTED:
-        return "Its process ended while it was under way."
+        return "Its process ended while it was active."
     if run.status in (RunStatus.ACTIVE, RunStatus.COMMITTED):
         return ""
     place = f" (script {run.error_place})" if run.error_place else ""
     goes_on = (workflow.pending_retry_run_id == run.id or run.parked) and run.mutation_outcome in POST_MUTATION
     waits = " It waits for its `next`." if goes_on else ""
     if run.standing == standing.RESOLVED:
-        return f"It stopped in {run.phase} over something that is settled: {run.settled}.{waits}"
-    return f"{run.status} in {run.phase}: {run.error_message or 'no words were left'}{place}.{waits}"
+        return f"It stopped in {run.phase}. That is settled now: {run.settled}.{waits}"
+    return f"{run.status} in {run.phase}: {run.error_message or 'no message'}{place}.{waits}"
 
 
 def _input(q: Queries, topic: str, event: Event, stale_before: Millis) -> Input:

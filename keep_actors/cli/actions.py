@@ -54,13 +54,13 @@ resume = action(commands.Resume, _is_now, 'resume "mail to sheets"', find=FileRe
 archive = action(commands.Archive, _is_now, 'archive "mail to sheets" --yes', question="End this workflow?")
 unarchive = action(
     commands.Unarchive,
-    lambda answer, typed: f"{_is_now(answer, typed)} To have it run: {line(typed['db'], 'resume', answer.id)}",
+    lambda answer, typed: f"{_is_now(answer, typed)} To run it: {line(typed['db'], 'resume', answer.id)}",
     'unarchive "mail to sheets"',
     find=FileReader.archived,
 )
 clear_error = action(
     commands.ClearError,
-    lambda answer, _: f"{answer.name} goes on: its error is cleared.",
+    lambda answer, _: f"{answer.name} continues: its error is cleared.",
     'clear-error "mail to sheets" --why "signed in again"',
 )
 run_now = action(
@@ -71,7 +71,7 @@ run_now = action(
 )
 revoke = action(
     commands.TakePermission,
-    lambda answer, typed: f"{answer.name} may not call {typed['permission']} any more.",
+    lambda answer, typed: f"{answer.name} may no longer call {typed['permission']}.",
     'revoke "mail to sheets" gmail.send',
 )
 skip_event = action(
@@ -108,7 +108,7 @@ def stop(path: WritePath, workflow: str, run_id: str | None, why: str) -> None:
         "publish orders order.paid o-2 --payload @order.json",
     )
 )
-@click.option("--title", help="What people see; the message id unless it is said.")
+@click.option("--title", help="The title that people see. Default: the message id.")
 @changes(commands.PublishMessage, "title")
 def publish(
     path: WritePath, workflow: str, topic: str, message_id: str, title: str | None, payload: str | None
@@ -124,4 +124,4 @@ def publish(
     for event in events:
         path.done(event, f"{event.message_id} is {event.status} in {topic}.")
     if not events and not path.as_json:
-        show(plain(f"{message_id} was in {topic} already, as it is."))
+        show(plain(f"{message_id} is already in {topic}, unchanged."))

@@ -40,20 +40,20 @@ def resolve(
     discovered: bool,
     **fields: Any,
 ) -> None:
-    """Say what became of a call whose outcome is unknown.
+    """Say whether a call with an unknown outcome happened.
 
-    `happened`: the workflow goes on with the result you give (--result, null unless it is said; asked for on a terminal
-    if that cannot be). `did-not-happen`: the events are released, and a fresh run makes the call. `skip`: the events
-    are skipped. `try-again`: the connector is asked again.
+    `happened`: the workflow continues with the result that you give (--result; without it null, or a question on the
+    terminal if the call does not return null). `did-not-happen`: the events are released, and a fresh run makes the
+    call. `skip`: the events are skipped. `try-again`: the connector is asked again.
 
     MUTATION is an id or the beginning of one, as `keep attention` shows it; with --workflow it may be left out if only
-    one call of that workflow is open. The first verdict counts; a later one is refused and told who was first.
+    one call of that workflow is open. The first verdict counts; a later one is refused, and names the first.
 
     The result of what happened is checked against the type that the call returns: `keep attention` shows it, with an
-    example. A result that does not fit is refused; until `next` has used it, `keep amend` puts it right.
+    example. A result that does not fit is refused; until `next` has used it, `keep amend` corrects it.
 
-    Works without a runtime: then it is written into the file, and the next start goes on from there. The type is
-    unknown then, unless you name the connectors with --connectors: the result is not checked, and you are told so.
+    Works without a runtime: the change is then written into the file, and the next start continues from there. The
+    result is checked then only if you name the connectors with --connectors; otherwise a remark says so.
 
     \b
     keep resolve mut_018f happened --result '{"rowId": "r7"}' --why "it is in the sheet" --db keep.db
@@ -80,7 +80,7 @@ def resolve(
 @connector_options
 @changes(commands.Amend, "mutation_id", result="--result")
 def amend(path: WritePath, mutation: str, result: str, specs: tuple[str, ...], discovered: bool, **fields: Any) -> None:
-    """Put right the result that a person gave with `keep resolve … happened`.
+    """Correct the result that a person gave with `keep resolve … happened`.
 
     Refused once `next` has used it, or for a call inside an item once a run has entered that item again; a result that
     a connector gave stays. Checked as in `keep resolve`. The journal keeps both results, who amended and why.
@@ -108,7 +108,7 @@ def _found(look: FileReader, mutation_id: str) -> Mutation:
 def _read(answer: tuple[str, ...]) -> tuple[str | None, PersonVerdict]:
     *mutation, verdict = answer
     if verdict not in _VERDICTS or len(mutation) > 1:
-        raise click.UsageError(f"Say [MUTATION] and one of {', '.join(_VERDICTS)}; not {' '.join(answer)!r}.")
+        raise click.UsageError(f"Give [MUTATION] and one of {', '.join(_VERDICTS)}; not {' '.join(answer)!r}.")
     return (mutation[0] if mutation else None), _VERDICTS[verdict]
 
 
@@ -117,7 +117,7 @@ def _open_mutation(look: FileReader, workflow: str | None) -> str:
         raise click.UsageError("Which call? Name the mutation, or the workflow with --workflow.")
     found = look.workflow(workflow)
     ids = [each.id for each in reads.unsettled_mutations(look.q, found.id) if each.status in UNCERTAIN]
-    return only_one(ids, f"call of {found.name!r} whose outcome is not known")
+    return only_one(ids, f"call of {found.name!r} whose outcome is unknown")
 
 
 def only_one(ids: list[str], what: str, otherwise: str = "") -> str:

@@ -34,7 +34,7 @@ def _which(command: Decorated) -> Decorated:
     command = yes_option(command)
     said = "With --all: only calls of this method, as in gmail.send."
     command = click.option("--call", metavar="CONNECTOR.METHOD", help=said)(command)
-    said = "Every call that waits, or those of --workflow and --call. Asks first, and says how many."
+    said = "All waiting calls, or those of --workflow and --call. Asks first, with their number."
     command = click.option("--all", "everything", is_flag=True, help=said)(command)
     return click.argument("approval", nargs=-1)(workflow_option(command))
 
@@ -43,16 +43,17 @@ def _which(command: Decorated) -> Decorated:
 @_which
 @changes(commands.ApproveCall, "approval_id")
 def approve(path: WritePath, yes: bool, why: str, **which: Any) -> None:
-    """Allow recorded calls: exactly they are made, by the running runtime.
+    """Allow recorded calls: the running runtime makes exactly these.
 
     APPROVAL is an id or the beginning of one, as `keep attention` shows it; there may be several. With --workflow it
-    may be left out if only one call of that workflow waits. --all is every call that waits at this moment: it says how
-    many and asks, and needs --yes where there is no terminal.
+    may be left out if only one call of that workflow waits. --all means every call that waits now: it asks first, with
+    their number, and needs --yes where there is no terminal.
 
-    A call that `keep attention` does not show whole is shown whole on a terminal, and you are asked, unless you say
-    --yes. Where there is no terminal, an id is your word.
+    A call that `keep attention` does not show whole is shown whole on a terminal, and you are asked to confirm, unless
+    you add --yes. Where there is no terminal, naming the id is enough.
 
-    Each answer is reported. Exits with 1 if one was refused: somebody was first, it has expired, or a limit is reached.
+    Each answer is reported. Exits with 1 if one was refused: another person was first, it has expired, or a limit is
+    reached.
 
     \b
     keep approve apr_018f --db keep.db
@@ -77,19 +78,19 @@ def approve(path: WritePath, yes: bool, why: str, **which: Any) -> None:
 def reject(path: WritePath, yes: bool, why: str, retry: bool, **which: Any) -> None:
     """Refuse recorded calls: they are not made.
 
-    The events or the item that a call is about are skipped, and `next` is told so with the reason (--why). With
-    --retry the events are pending again, and a fresh run prepares again: it may ask again.
+    The events or the item that a call is about are skipped, and `next` receives the reason (--why). With --retry the
+    events are pending again, and a fresh run prepares again: it may ask again.
 
-    Which calls are meant is said as for `keep approve`: by ids, with --workflow, or with --all.
+    Choose the calls as for `keep approve`: by ids, with --workflow, or with --all.
 
-    Works without a runtime: then it is written into the file, and the next start goes on from there.
+    Works without a runtime: the change is then written into the file, and the next start continues from there.
 
     \b
     keep reject apr_018f --why "wrong amount" --db keep.db
     keep reject --workflow "mail to sheets" --retry --db keep.db
     keep reject --all --call gmail.send --why "not today" --yes --db keep.db
     """
-    then = "A fresh run prepares again." if retry else "What they are about is skipped."
+    then = "A fresh run prepares again." if retry else "Their events or items are skipped."
     with reading(path.db) as look:
         ids, calls = _wanted(look, **which)
     if calls:
@@ -105,13 +106,13 @@ def reject(path: WritePath, yes: bool, why: str, retry: bool, **which: Any) -> N
 @workflow_argument()
 @click.argument("permission")
 @click.option("--ask", "asks", is_flag=True, help="Hold each call until a person has approved it.")
-@click.option("--per-run", type=click.IntRange(1), help="Calls in a run at most.")
-@click.option("--per-day", type=click.IntRange(1), help="Calls in a day (UTC) at most.")
+@click.option("--per-run", type=click.IntRange(1), help="At most this many calls in a run.")
+@click.option("--per-day", type=click.IntRange(1), help="At most this many calls in a day (UTC).")
 @click.option(
     "--approve/--no-approve",
     "approves",
     default=None,
-    help="Whether to approve the calls that wait for approval under it. Asked on a terminal unless it is said.",
+    help="Approve the calls that wait for this permission, or let them wait. Default: ask on a terminal.",
 )
 @changes(commands.GivePermission, "workflow", "grant")
 def grant(
@@ -126,8 +127,8 @@ def grant(
     """Give a workflow a permission, or change one. An error about this permission is cleared.
 
     Calls that wait for approval stay open when a grant no longer asks, unless you approve them: on a terminal you are
-    asked, and shown those that `keep attention` does not show whole; --approve and --no-approve say it at once. Exits
-    with 1 if one of these approvals was refused.
+    asked, and shown those that `keep attention` does not show whole; --approve and --no-approve answer in advance.
+    Exits with 1 if one of these approvals was refused.
 
     \b
     keep grant "mail to sheets" sheets.appendRow --per-day 100 --db keep.db
@@ -183,18 +184,18 @@ def _wanted(
 ) -> tuple[list[str], str]:
     """The approvals that are meant; for `--all` those that wait now, and how many calls that are, to be agreed to."""
     if everything and approval:
-        raise click.UsageError("Name the approvals, or say --all; not both.")
+        raise click.UsageError("Name the approvals or use --all, not both.")
     if call is not None and not everything:
-        raise click.UsageError("--call goes with --all.")
+        raise click.UsageError("--call needs --all.")
     if approval:
         return list(dict.fromkeys(look.one_id("approval", each, "apr") for each in approval)), ""
     if not everything and workflow is None:
-        raise click.UsageError("Which call? Name the approval, or the workflow with --workflow; or say --all.")
+        raise click.UsageError("Which call? Name the approval, or the workflow with --workflow; or use --all.")
     found = look.workflow(workflow) if workflow is not None else None
     asked = [each for each in views.approvals(look.q, found.id if found else None) if call in (None, each.call)]
     ids = [each.approval_id for each in asked]
     if found is not None and not everything:
-        return [only_one(ids, f"call of {found.name!r} that waits for approval", "or say --all")], ""
+        return [only_one(ids, f"call of {found.name!r} that waits for approval", "or use --all")], ""
     return ids, _counted(asked, look) if asked else ""
 
 

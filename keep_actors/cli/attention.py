@@ -59,12 +59,12 @@ class Waiting(msgspec.Struct, frozen=True):
 @control_option
 @looks
 def attention(look: FileReader, workflow: str | None, full: bool) -> None:
-    """Show everything that waits for a person, and what to type to answer it.
+    """Show everything that waits for a person, with the commands that answer it.
 
     Titles are the script's own words and prove nothing: the call, its target and its parameters are what the host saw.
-    Each parameter has its line, and a long one is cut; what to type to approve a call is shown only where all of the
-    call is shown, with --full if need be. A running runtime is asked for the order of parameters, and what its
-    connectors say about checking; without one, that is missing.
+    Each parameter has its line, and a long one is cut; the command that approves a call is shown only with the whole
+    call, with --full if need be. The order of parameters and the hints for checking come from a running runtime;
+    without one they are missing.
 
     Exits with 4 if something waits, with 0 if nothing does.
 
@@ -96,11 +96,11 @@ def attention(look: FileReader, workflow: str | None, full: bool) -> None:
 
 
 def _asked(look: FileReader, only: Workflow | None) -> list[Escalation] | None:
-    """The runtime's words about unknown outcomes; None if it cannot be talked to, or does not say."""
+    """The runtime's words about unknown outcomes; None if it cannot be reached, or does not say."""
     return asked_of_runtime(
         look,
         Unknowns(workflow=only.id if only else None),
-        lambda error: remark(f"The runtime was not asked how to check: {error}"),
+        lambda error: remark(f"The runtime could not be asked how to check: {error}"),
     )
 
 
@@ -242,7 +242,7 @@ class _Shown:
             return
         unseen = {each.together[0] for each in found if each.together and not self._is_whole(each)}
         calls = sum(each.call is not None for each in found)
-        show(f"{calls:,} calls wait for approval. To answer several at once (you are told how many, and asked), type")
+        show(f"{calls:,} calls wait for approval. To answer several at once (you are asked, with their number), type")
         for command, count in kinds.items():
             if command not in unseen:
                 show(f"    {plain(command)}   # {count:,} calls")
@@ -287,8 +287,8 @@ class _Shown:
         fields(
             [
                 (TITLE, unknown.title),
-                ("why nobody knows", unknown.why),
-                ("stands still", "only what it is about (parked)" if unknown.is_parked else "the whole workflow"),
+                ("why it is unknown", unknown.why),
+                ("blocked", "only its own events or item (parked)" if unknown.is_parked else "the whole workflow"),
                 ("sent", when(unknown.sent_at, now)),
                 *(("tried", f"{when(tried.at, now)}: {tried.what}") for tried in unknown.tried),
                 ("checks", checks),
@@ -302,7 +302,7 @@ class _Shown:
         if not whole:
             show(f"  This call is not shown whole: {plain(_line(self._look.db, 'attention'))} --full")
         if not unknown.verdicts:
-            show("  The call is still being made: nothing can be said before it has ended.")
+            show("  The call is still being made: it can be answered once it has ended.")
 
 
 def _returns(unknown: Escalation) -> str:

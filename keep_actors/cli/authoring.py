@@ -39,15 +39,15 @@ def check(
 ) -> None:
     """Check scripts as a deployment would, without one.
 
-    Each problem has its place, the line, and what to do about it. Handlers are not called. A warning is shown alike,
-    for what looks wrong and may be right: no deployment is refused for it.
+    Each problem has its place, the line, and what to do about it. Handlers are not called. A warning is shown in the
+    same way, for code that looks wrong and may be right: it prevents no deployment.
 
     \b
     keep check mail_to_sheets.js --connectors examples.connectors:demo
     keep check *.js --discover --json
 
-    Without connectors it is unknown which methods there are: those are then not checked, and what changes something
-    outside is judged by its name.
+    Without connectors the methods are unknown: they are not checked, and their names decide which of them change
+    something outside.
 
     Exits with 0 if every script could be deployed, warnings or not, with 1 if not, with 2 for a wrong use of this
     command.
@@ -149,13 +149,13 @@ def _excerpt(source: str, line: int, column: int, caret: str) -> list[str]:
 @click.option(
     "--out",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="The file to write, keep.d.ts say. The standard output unless it is said.",
+    help="The file to write, such as keep.d.ts. Default: the standard output.",
 )
 @click.option("--json", "as_json", is_flag=True, help="One JSON object with the `declarations`, instead of the text.")
 def types(specs: tuple[str, ...], discovered: bool, out: Path | None, as_json: bool) -> None:
     """Write TypeScript declarations for scripts.
 
-    They have `Keep`, events, results, what `ctx` offers phase by phase, and the methods of the connectors that are
+    They describe `Keep`, events, results, what `ctx` offers phase by phase, and the methods of the connectors that are
     named. A script stays JavaScript; beside keep.d.ts an editor completes it, and tsc checks it.
 
     \b
@@ -182,7 +182,7 @@ def types(specs: tuple[str, ...], discovered: bool, out: Path | None, as_json: b
 
 @click.command()
 @connector_options
-@click.option("--task", default="", metavar="TEXT", help="What the script is to do. It comes last.")
+@click.option("--task", default="", metavar="TEXT", help="The task of the script, which comes last in the prompt.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object with the `prompt`, instead of the text.")
 def prompt(specs: tuple[str, ...], discovered: bool, task: str, as_json: bool) -> None:
     """Write the prompt for a model that is to write a script.

@@ -36,7 +36,8 @@ class Names(NamedTuple):
 
     def said(self, call: str) -> str:
         """In words, what the order is."""
-        return "in the order of the connector" if call in self.known else "by name: no runtime here knows their order"
+        known = call in self.known
+        return "in the order of the connector" if known else "by name: no running runtime knows their order"
 
 
 NO_NAMES: Final = Names({})

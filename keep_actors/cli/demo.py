@@ -37,15 +37,15 @@ _OPEN: Final = "One question is open: has the courier left with {about}? Only a 
     type=click.Path(file_okay=False, path_type=Path),
     default=Path("keep-demo"),
     show_default=True,
-    help="Where it takes place. A folder of an earlier demo is emptied, any other is left alone.",
+    help="The folder to use. That of an earlier demo is emptied, any other is left alone.",
 )
 @click.option("--fast", is_flag=True, help="Without pauses for a reader.")
 @json_option
 def demo(folder: Path, fast: bool, as_json: bool) -> None:
-    """Show it: three workflows, services that misbehave, and a SIGKILL in the middle of a payment.
+    """Play a demo: three workflows, services that misbehave, and a SIGKILL in the middle of a payment.
 
-    What happened outside is counted and compared with the ledger; one question is left open, with what to type to
-    answer it. Takes about twenty seconds. Exits with 0 only if everything it says is true.
+    The effects outside are counted and compared with the ledger; one question stays open, with the commands that answer
+    it. Takes about twenty seconds. Exits with 0 only if everything it says is true.
 
     \b
     keep demo

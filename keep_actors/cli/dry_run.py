@@ -39,14 +39,16 @@ _RESTS = {
 @click.argument("file", type=script_file(), metavar="FILE.js")
 @click.option("--db", type=click.Path(exists=True, dir_okay=False, path_type=Path), required=True, help="The database.")
 @connector_options
-@click.option("--workflow", help="Which workflow is meant, by name or id, if another script runs in it now.")
-@click.option("--author", default="", help="Whose script it is. By another than the newest version's: without grants.")
+@click.option("--workflow", help="The workflow, by name or id, if it runs another script now.")
+@click.option(
+    "--author", default="", help="The author of the script. Without grants if the newest version has another."
+)
 @click.option("--limit", type=click.IntRange(min=1), default=50, show_default=True, help="Runs to show at most.")
 @click.option("--against", metavar="VERSION", help="Compare with this version from the database, as in 1.2.")
 @click.option("--producer", metavar="NAME", help="Show what this producer would publish, instead of consumers.")
-@click.option("--reads/--no-reads", "call_reads", default=True, help="Whether reads are really made.  [default: reads]")
+@click.option("--reads/--no-reads", "call_reads", default=True, help="Make real reads, or none.  [default: reads]")
 @click.option(
-    "--grant", "granted", multiple=True, metavar="PERMISSION", help="Take this one for granted. Several times."
+    "--grant", "granted", multiple=True, metavar="PERMISSION", help="Treat this permission as granted. Can be repeated."
 )
 @click.option("--json", "as_json", is_flag=True, help="One JSON object instead of text.")
 @sandbox_option
@@ -65,11 +67,11 @@ def dry_run(
     as_json: bool,
     sandbox: "PoolMode",
 ) -> None:
-    """Show what a script would do with what is pending in a database, and do nothing.
+    """Show what a script would do with the pending events of a database, without doing it.
 
-    `prepare` and `mutate` run on the real events of the workflow, run after run, up to the call that
-    `mutate` wants; the call is shown and not made. The database is only read; a runtime may be at work on it. Reads go
-    to the real connectors, because `prepare` decides by them, unless --no-reads.
+    `prepare` and `mutate` run on the real events of the workflow, run after run, up to the call that `mutate` wants;
+    the call is shown and not made. The database is only read; a runtime may use it meanwhile. Reads go to the real
+    connectors, because `prepare` decides by them, unless --no-reads.
 
     --workflow says which workflow is meant, as for `keep deploy`: the script reads with its grants.
 

@@ -17,12 +17,12 @@ class Exit(IntEnum):
 
 
 MEANING: Final[Mapping[Exit, str]] = {
-    Exit.OK: "it was done, or there is what was asked for",
-    Exit.WRONG: "it was refused and nothing changed (of several answers: one was), or what was asked about is wrong",
-    Exit.USAGE: "wrong usage: an option, an argument, a file to read that is not there",
-    Exit.NO_RUNTIME: "it needs a running runtime, and none can be talked to; nothing changed",
+    Exit.OK: "success",
+    Exit.WRONG: "refused, and nothing changed (of several answers, at least one was); or a check found a problem",
+    Exit.USAGE: "wrong usage: an option, an argument, or a file to read that does not exist",
+    Exit.NO_RUNTIME: "a running runtime is needed, and none can be reached; nothing changed",
     Exit.WAITING: "`keep attention` or `keep run --once` found something that waits for a person",
-    Exit.UNKNOWN: "the runtime went away before it answered: what was asked may be done. Look before asking again",
+    Exit.UNKNOWN: "the runtime ended before it answered: the change may have been made. Check before you try again",
 }
 
 assert set(MEANING) == set(Exit), "every code has its meaning"

@@ -50,8 +50,8 @@ def explain(look: FileReader, what: str, full: bool) -> None:
 
     Takes the id of a run, a mutation, an approval or an event, or the beginning of one; or an event's message id.
 
-    Each parameter of a call has its line, and a long one is cut. What to type to approve a call is shown only where all
-    of the call is shown, with --full if need be.
+    Each parameter of a call has its line, and a long one is cut. The command that approves a call is shown only with
+    the whole call, with --full if need be.
 
     \b
     keep explain run_018f3c --db keep.db
@@ -132,7 +132,7 @@ def _explained(look: FileReader, run_id: str) -> Explanation | None:
 def _one(ids: list[str], what: str) -> str:
     if len(ids) > 1:
         raise Stopped(
-            Exit.WRONG, f"{what!r} is the beginning of more than one id: {', '.join(ids)}, … Type more of it."
+            Exit.WRONG, f"{what!r} is the beginning of more than one id: {', '.join(ids)}, … Type more characters."
         )
     return ids[0]
 

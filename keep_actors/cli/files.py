@@ -19,10 +19,10 @@ from keep_storage.errors import StorageError
 @db_option
 @json_option
 def backup(target: Path, db: Path, as_json: bool) -> None:
-    """Copy a database to TARGET, as it is at this moment, while its runtime goes on.
+    """Copy a database to TARGET, as it is at this moment, while its runtime keeps running.
 
-    The copy is checked like `keep doctor` does it before it gets its name: TARGET is there whole, or not at all. It is
-    one file, and is never written over another.
+    The copy is checked as by `keep doctor` before it gets its name: TARGET is complete, or absent. It is one file, and
+    overwrites no other.
 
     \b
     keep backup /backups/keep-$(date +%F).db --db keep.db
@@ -49,9 +49,9 @@ def backup(target: Path, db: Path, as_json: bool) -> None:
 @click.argument("file", type=click.Path(path_type=Path), envvar="KEEP_DB")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object instead of text.")
 def doctor(file: Path, as_json: bool) -> None:
-    """Check a database FILE: schema, integrity, invariants. It may be one of somebody else's.
+    """Check a database FILE: schema, integrity, invariants. The file may be from an untrusted source.
 
-    Looks and changes nothing; a runtime may be at work on the file. Exits with 1 when anything is wrong.
+    Reads only; a runtime may use the file meanwhile. Exits with 1 if there is a problem.
 
     \b
     keep doctor keep.db

@@ -55,7 +55,7 @@ def _show_page(
 @click.option("--before", type=int, help="Only older ones: the SEQ of the last one shown.")
 @looks
 def inputs(look: FileReader, workflow: str | None, limit: int, before: int | None) -> None:
-    """Show what came in, newest first, each with what was done about it.
+    """Show the events that came in, newest first, each with the calls that it led to.
 
     WORKFLOW may be left out if there is only one.
 
@@ -84,7 +84,8 @@ def _input(each: Input, now: Millis) -> tuple[str, ...]:
 @control_option
 @looks
 def outputs(look: FileReader, workflow: str | None, limit: int, before: str | None, full: bool) -> None:
-    """Show what was done outside, or was to be, newest first: a line of the ledger each, and under it the parameters.
+    """Show the calls to the outside, newest first: a line of the ledger for each, made or not, with its parameters
+    below.
 
     \b
     keep outputs "mail to sheets" --db keep.db
@@ -135,17 +136,17 @@ def _run(each: RunView, now: Millis) -> tuple[str, ...]:
 @click.command()
 @workflow_argument(required=False)
 @limit_option
-@click.option("--after", type=int, help="Begin behind this sequence number, instead of at the newest.")
-@click.option("--follow", "-f", is_flag=True, help="Go on with what is written, until Ctrl-C or the runtime's end.")
+@click.option("--after", type=int, help="Start after this sequence number, instead of at the newest entries.")
+@click.option("--follow", "-f", is_flag=True, help="Keep showing new entries, until Ctrl-C or the end of the runtime.")
 @control_option
 @db_option
 @json_option
 def log(
     workflow: str | None, limit: int, after: int | None, follow: bool, control: Path | None, db: Path, as_json: bool
 ) -> None:
-    """Show the journal: one line for everything that was done, everywhere or in one WORKFLOW.
+    """Show the journal: one line for each change, of all workflows or of one WORKFLOW.
 
-    With --follow it goes on with what is written from now on, as a running runtime tells it.
+    With --follow, new entries are shown as the running runtime writes them.
 
     \b
     keep log --db keep.db

@@ -29,7 +29,7 @@ def connector_options(command: F) -> F:
         "specs",
         multiple=True,
         metavar="MODULE:NAME",
-        help="A connector, a class, a factory or a list of them, installed or in this folder. May be repeated.",
+        help="A connector, a class, a factory or a list of them, installed or in this folder. Can be repeated.",
     )
     installed = click.option(
         "--discover", "discovered", is_flag=True, help="Also use every connector that is installed."
@@ -80,6 +80,6 @@ def source_of(file: Path) -> str:
     try:
         return file.read_text("utf-8")
     except UnicodeDecodeError as error:
-        raise click.UsageError(f"{file} is not a script: it is no UTF-8 text ({error.reason}).") from None
+        raise click.UsageError(f"{file} is not a script: it is not UTF-8 text ({error.reason}).") from None
     except OSError as error:
         raise click.UsageError(f"{file} cannot be read: {error.strerror}.") from None

@@ -52,7 +52,7 @@ _NO_LIMIT: Final = 2**31 - 1
 
 def _state_option(states: frozenset[ItemState]) -> Callable[[Decorated], Decorated]:
     kind = click.Choice([str(each) for each in ItemState if each in states])
-    return click.option("--state", type=kind, help="Those that are in this state.")
+    return click.option("--state", type=kind, help="Only items in this state.")
 
 
 # Looking.
@@ -105,7 +105,7 @@ def _row(each: ItemView, look: FileReader) -> tuple[str, ...]:
 
 def _inside(look: FileReader) -> str:
     """The state of the run that has entered an item and not left it."""
-    return INTERRUPTED if not look.is_owned else "a run is at it"
+    return INTERRUPTED if not look.is_owned else "a run is active"
 
 
 def _one(look: FileReader, workflow: Workflow, item_id: str, *, full: bool) -> None:

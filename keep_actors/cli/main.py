@@ -93,6 +93,6 @@ def main() -> None:
     The database can also be named by the environment: export KEEP_DB=keep.db
 
     \b
-    Exit codes: 0 done, 1 refused or something is wrong, 2 wrong usage, 3 no runtime
-    can be talked to, 4 something waits for a person (attention), 5 nobody knows.
+    Exit codes: 0 success, 1 refused or a problem found, 2 wrong usage, 3 no runtime can
+    be reached, 4 something waits for a person (attention), 5 the outcome is unknown.
     """

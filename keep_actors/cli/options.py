@@ -31,7 +31,7 @@ control_option = click.option(
     help="The control socket, if it is not beside the database.",
 )
 limit_option = click.option(
-    "--limit", type=click.IntRange(1, 1000), default=20, show_default=True, help="How many at most."
+    "--limit", type=click.IntRange(1, 1000), default=20, show_default=True, help="Show at most this many."
 )
 full_option = click.option("--full", is_flag=True, help="Show calls whole, however long they are.")
 yes_option: Final = click.option("--yes", is_flag=True, help="Do not ask.")
@@ -42,7 +42,7 @@ def confirm(question: str, yes: bool) -> None:
     if yes:
         return
     if not sys.stdin.isatty():
-        raise click.UsageError(f"{plain(question)} There is no terminal to ask: say --yes.")
+        raise click.UsageError(f"{plain(question)} There is no terminal to ask on: to agree, add --yes.")
     click.confirm(plain(question), abort=True, err=True)
 
 
@@ -77,7 +77,7 @@ def archived_names(ctx: click.Context, _: click.Parameter, incomplete: str) -> l
     return _names(ctx, incomplete, archived=True)
 
 
-workflow_option = click.option("--workflow", shell_complete=workflow_names, help="Only of this one, by name or id.")
+workflow_option = click.option("--workflow", shell_complete=workflow_names, help="Only this workflow, by name or id.")
 
 
 def _names(ctx: click.Context, incomplete: str, *, archived: bool) -> list[CompletionItem]:
@@ -127,7 +127,7 @@ def changes(declared: Any, *without: str, **spelled: str) -> Callable[[Callable[
 
 
 _WITHOUT_RUNTIME: Final = (
-    "Works without a runtime: then it is written into the file, and the next start goes on from there."
+    "Works without a runtime: the change is then written into the file, and the next start continues from there."
 )
 
 
@@ -155,13 +155,13 @@ def _parameter(declared: Any, field: FieldInfo, spelled: str | None = None) -> C
     kind, words = (hint.__origin__, hint.__metadata__[0].description) if get_origin(hint) is Annotated else (hint, "")
     complete = workflow_names if field.name == "workflow" else None
     if field.name == "by":
-        return click.option("--by", default=_login, metavar="WHO", help=f"{words} Your login name unless it is said.")
+        return click.option("--by", default=_login, metavar="WHO", help=f"{words} Default: your login name.")
     if field.required and spelled is None:
         return click.argument(field.name, shell_complete=complete)
     [kind] = [each for each in get_args(kind) if each is not NoneType] if isinstance(kind, UnionType) else [kind]
     form = dict(_KINDS[get_origin(kind) or kind])
     if "multiple" in form:
-        words = f"{words} Several times."
+        words = f"{words} Can be repeated."
     if get_origin(kind) is dict:
         form["callback"] = _pairs
     if isinstance(field.default, str):
@@ -195,7 +195,7 @@ def grant_options(command: Callable[..., Any]) -> Callable[..., None]:
         command(grants="declared" if accept else one_by_one, **typed)
 
     accept = click.option("--accept", is_flag=True, help="Grant every permission that the scripts name.")
-    said = "Grant this one, as in gmail.send. Several times."
+    said = "Grant this one, as in gmail.send. Can be repeated."
     grant = click.option("--grant", "granted", multiple=True, metavar="PERMISSION", help=said)
     said = "Grant this one; a person approves each call."
     return accept(grant(click.option("--ask", "asked", multiple=True, metavar="PERMISSION", help=said)(given)))
@@ -224,7 +224,7 @@ def json_value(text: str, option: str) -> Any:
         return msgspec.json.decode(text)
     except msgspec.DecodeError as error:
         raise click.UsageError(
-            f"{option} is no JSON: {error}. A text needs quotes of its own: {option} '\"text\"'."
+            f"{option} is not JSON: {error}. A string needs its own quotes: {option} '\"text\"'."
         ) from None
 
 
@@ -232,4 +232,4 @@ def _login() -> str:
     try:
         return getpass.getuser()
     except (ImportError, KeyError, OSError):
-        raise click.UsageError("You have no login name here. Say who you are: --by WHO") from None
+        raise click.UsageError("There is no login name here. Name yourself: --by WHO") from None

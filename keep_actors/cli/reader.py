@@ -70,7 +70,7 @@ class FileReader:
         found = self.workflow(named)
         if found.status is WorkflowStatus.ARCHIVED:
             back = line(self.db, "unarchive", found.id)
-            words = f"Workflow {found.name!r} ({found.id}) is archived: nothing of it runs, and nothing is added to it."
+            words = f"Workflow {found.name!r} ({found.id}) is archived: it does not run, and takes nothing new."
             raise Stopped(Exit.WRONG, f"{words} Bring it back first: {back}")
         return found
 
@@ -91,7 +91,7 @@ class FileReader:
         if not found:
             raise Stopped(Exit.WRONG, f"There is no {kind} {typed!r} in {self.db}.")
         if len(found) > 1:
-            raise Stopped(Exit.WRONG, f"{typed!r} is the beginning of more than one {kind}. Type more of it.")
+            raise Stopped(Exit.WRONG, f"{typed!r} is the beginning of more than one {kind}. Type more characters.")
         return found[0]
 
     def _only_one(self) -> Workflow:
@@ -103,7 +103,7 @@ class FileReader:
     def _names(self, near: str) -> str:
         names = [each.name for each in reads.workflows(self.q) if each.status is not WorkflowStatus.ARCHIVED]
         if not names:
-            return "There is none yet."
+            return "There are no workflows yet."
         import difflib  # here: only a wrong name needs it
 
         close = difflib.get_close_matches(near, names, _NAMES_SHOWN) or names[:_NAMES_SHOWN]
@@ -120,7 +120,7 @@ def readable(db: Path) -> Iterator[None]:
         raise Stopped(
             Exit.WRONG,
             f"{db}: something in it cannot be read ({type(error).__name__}: {str(error)[:_WORDS_MAX]}). See what `keep "
-            "doctor` finds. If it finds nothing, this is a bug of ours: keep the file.",
+            "doctor` finds. If it finds nothing, this is a bug in keep-actors: keep the file and report it.",
         ) from error
 
 

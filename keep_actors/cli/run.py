@@ -74,7 +74,7 @@ class _Ended(Exception):
     "replaced",
     multiple=True,
     metavar="NAME",
-    help="The script of this workflow may be replaced by that of a FILE with its name. Several times.",
+    help="The script of this workflow may be replaced by that of a FILE with its name. Can be repeated.",
 )
 @click.option("--once", is_flag=True, help="End when nothing is left to do now.")
 @json_option
@@ -89,7 +89,7 @@ class _Ended(Exception):
 @click.option(
     "--control/--no-control",
     default=None,
-    help="Listen beside the database for the other commands, from this user and root. On where the system can.",
+    help="Listen beside the database for the other commands, from this user and root. Default: on, if possible.",
 )
 def run(
     files: tuple[Path, ...],
@@ -106,8 +106,8 @@ def run(
 ) -> None:
     """Deploy scripts into a database and run what is in it.
 
-    What happens is written to the standard output, a line for each entry of the journal, beginning with what is
-    recovered of a process that died. Everything else is written to the standard error.
+    The journal is written to the standard output, a line for each entry, beginning with the recovery after a process
+    that died. Everything else is written to the standard error.
 
     Ctrl-C (or SIGTERM) ends it in order: active runs finish, for up to ten seconds. A second one ends
     it at once, as a crash would; the next start settles what was cut off.
@@ -118,15 +118,15 @@ def run(
     keep run FILE.js --db keep.db --once        end when there is nothing to do
     keep run FILE.js --db keep.db --workflow mails    the file has changed since
 
-    A script may call what it was granted: without --accept or --grant, a script that needs something is refused with
-    the list of it. One that no longer declares a topic in which events wait is refused too, until --drop or --move says
-    what becomes of them.
+    A script may call what it was granted: without --accept, --grant or --ask, a script that needs permissions is
+    refused, with a list of them. One that no longer declares a topic in which events wait is refused too, until --drop
+    or --move settles them.
 
-    A FILE that has changed since it was deployed is refused until --workflow says whose script it replaces: a file from
-    elsewhere may bear the same name, and would use what that workflow was granted.
+    A FILE that has changed since it was deployed is refused until --workflow names the workflow whose script it
+    replaces: a file from elsewhere may have the same name, and would use the grants of that workflow.
 
-    A workflow whose script names a method that no connector here has is told of at the start, with what to add: its
-    runs would stop over it.
+    At the start, a remark names each workflow whose script uses a method that no connector here has: its runs would
+    stop.
 
     Exits with 0; with 1 when a script was refused or the file cannot be used; with 2 for a wrong use of this command;
     with --once as `keep attention` does: with 4 when something waits for a person.
@@ -136,7 +136,7 @@ def run(
     if not scripts and not db.exists():
         raise click.UsageError(f"There is no {db} yet. Name a script to deploy: keep run FILE.js --db {db}")
     if control is None and not has_sockets():
-        remark(f"Nobody can talk to this runtime: {NO_SOCKETS}.")
+        remark(f"Other processes cannot reach this runtime: {NO_SOCKETS}.")
     # The journal that is shown here has it all.
     logging.getLogger("keep_actors.news").setLevel(logging.CRITICAL)
     as_line = journal_json if as_json else journal_text

@@ -30,17 +30,17 @@ def deploy(path: WritePath, files: tuple[Path, ...], workflow: str | None, new: 
     """Check scripts and make them the ones that run, each once the active run of its workflow has ended.
 
     A script with a new name is a new workflow. A changed script is the next minor version of the --workflow that is
-    named: without it, a script with the name of a workflow that runs another one is refused. One that is refused ends
-    the command: those before it are deployed, those behind it are not. The name of an archived workflow is free: a
-    script with it is a new workflow, unless --workflow says which one is meant, and an archived one is refused.
+    named: without it, a script with the name of a workflow that runs another one is refused. A refused script ends the
+    command: the scripts before it are deployed, those after it are not. The name of an archived workflow is free: a
+    script with it is a new workflow; --workflow with an archived one is refused.
 
     A script by another --author than the newest version's is a new major version: it begins without permissions.
 
     A handler with an interval runs at once if it is new or its interval has changed; one with cron runs at its next
     time, in the time zone of the workflow, and not because it is deployed.
 
-    If events wait in a topic that the script no longer declares, it is refused until you say what becomes of them; on a
-    terminal you are asked.
+    If events wait in a topic that the script no longer declares, it is refused until --drop or --move settles them; on
+    a terminal you are asked.
 
     \b
     keep deploy mail_to_sheets.js --accept --db keep.db
@@ -65,7 +65,7 @@ def deploy(path: WritePath, files: tuple[Path, ...], workflow: str | None, new: 
 def refuse_unclear_topics(files: tuple[Path, ...], drop: tuple[str, ...], move: dict[str, str]) -> None:
     """Refuse `--drop` and `--move` for several scripts: the topics could be those of any of them."""
     if len(files) > 1 and (drop or move):
-        raise click.UsageError("--drop and --move are about the topics of one script; deploy that one by itself.")
+        raise click.UsageError("--drop and --move apply to the topics of one script; deploy that script alone.")
 
 
 def _activated(path: WritePath, command: commands.DeployScript | commands.Rollback) -> Deployed:

@@ -89,9 +89,9 @@ class Detail(msgspec.Struct, frozen=True):
 def status(look: FileReader, workflow: str | None, everything: bool) -> None:
     """Show the workflows of a database, or one WORKFLOW in detail.
 
-    Reads the file, whether a runtime is running or not, and says which. `interrupted`: a run was active when the
-    last one died, and the next start settles it. `failing`: a handler fails, since when and when it is tried again is
-    said below; it needs no person yet.
+    Reads the file, and says whether a runtime is running. `interrupted`: a run was active when the last one died, and
+    the next start settles it. `failing`: a handler fails and is tried again, with the times below; no person is needed
+    yet.
 
     \b
     keep status --db keep.db
@@ -167,7 +167,7 @@ def _list(look: FileReader, everything: bool) -> None:
 
 
 def _row(line: StatusLine, now: Millis) -> tuple[str, ...]:
-    why = line.error or ("its script failed" if line.maintenance else "a call: may it be made, or did it happen")
+    why = line.error or ("its script failed" if line.maintenance else "a call needs an answer")
     return (
         _state(line),
         _due(line, now),
@@ -247,7 +247,7 @@ def _show(detail: Detail, look: FileReader) -> None:
     for topic, count in detail.pending.items():
         show(f"  topic     {plain(topic)}  {count:,}{'+' if count >= COUNTED_MAX else ''} pending")
     for grant in detail.grants:
-        who = grant.granted_by or "nobody named"
+        who = grant.granted_by or "an unnamed person"
         show(plain(f"  may call  {grant.permission}  {grant.policy} {grant.limits}, by {who}"))
     for run in detail.runs:
         show(f"  run       {run.id}  {plain(run.handler)}  {run.standing}  {when(run.created_at, now)}")

@@ -154,7 +154,7 @@ def when(at: Millis | None, now: Millis) -> str:
     try:
         local = datetime.fromtimestamp(at / 1000, UTC).astimezone()
     except (OverflowError, ValueError):
-        return f"at no time that there is ({at})"
+        return f"not a valid time ({at})"
     return f"{local.isoformat(timespec='seconds')} ({age(at, now)})"
 
 

@@ -71,7 +71,8 @@ class WritePath:
             raise Stopped(Exit.NO_RUNTIME, f"The runtime of {self.db} does not answer at {self._place}.") from None
         except OSError as error:
             words = (
-                f"This user cannot talk to the runtime at {self._place}: {error.strerror}. Ask as its user, or as root."
+                f"This user may not use the runtime at {self._place}: {error.strerror}. Run the command as the "
+                "runtime's user, or as root."
             )
             raise Stopped(Exit.NO_RUNTIME, words) from None
 
@@ -108,7 +109,7 @@ class WritePath:
         except (Rejected, StorageError) as error:
             raise Stopped(Exit.UNKNOWN if isinstance(error, StorageLost) else Exit.WRONG, str(error)) from None
         if not self._has_written:
-            remark(f"No runtime is running: this was written into {self.db}, and the next start goes on from there.")
+            remark(f"No runtime is running: this was written into {self.db}, and the next start continues from there.")
         self._has_written = True
         return answer
 
@@ -118,10 +119,10 @@ class WritePath:
         if owner is None:
             return f"No runtime is running on {self.db}. Start one: keep run --db {self.db} --connectors MODULE:NAME"
         if not has_sockets():
-            return f"The runtime of {self.db} (process {owner}) cannot be talked to: {NO_SOCKETS}."
+            return f"The runtime of {self.db} (process {owner}) cannot be reached: {NO_SOCKETS}."
         return (
-            f"The runtime of {self.db} (process {owner}) cannot be talked to: it does not listen at {self._place}. It "
-            "has to be opened with control=True; if its socket is elsewhere, say where with --control."
+            f"The runtime of {self.db} (process {owner}) cannot be reached: it does not listen at {self._place}. "
+            "Open it with control=True; if its socket is elsewhere, name it with --control."
         )
 
     def done(self, answer: msgspec.Struct, words: str) -> None:
@@ -145,5 +146,5 @@ def _refusals() -> Iterator[None]:
             words = f"{words}\n{ACCEPT_PERMISSIONS}"
         raise Stopped(Exit.UNKNOWN if error.kind == "unknown" else Exit.WRONG, words) from None
     except Lost as lost:
-        words = f"{lost} It may have been done: look (`keep status`, `keep log`) before you ask again."
+        words = f"{lost} The change may have been made: check (`keep status`, `keep log`) before you try again."
         raise Stopped(Exit.UNKNOWN, words) from None

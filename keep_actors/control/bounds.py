@@ -62,7 +62,7 @@ def _refuse_what_is_much(line: bytes) -> None:
 
 
 def _too_much(what: str, most: int) -> RequestRefused:
-    return RequestRefused(f"A request has at most {most:,} {what}. Say less at a time, or publish an id instead.")
+    return RequestRefused(f"A request has at most {most:,} {what}. Send less at a time, or publish an id instead.")
 
 
 def _depth(outside: bytes) -> int:
@@ -78,11 +78,11 @@ def _refuse_what_means_nothing(struct: msgspec.Struct) -> None:
     for name in set(struct.__struct_fields__) - _CARRIED:
         match getattr(struct, name):
             case int(number) if number not in _INTEGERS:
-                raise RequestRefused(f"That is no request: `{name}` is out of range.")
+                raise RequestRefused(f"Invalid request: `{name}` is out of range.")
             case str(text) if len(text) > TEXT_MAX:
-                raise RequestRefused(f"That is no request: `{name}` has more than {TEXT_MAX:,} characters.")
+                raise RequestRefused(f"Invalid request: `{name}` has more than {TEXT_MAX:,} characters.")
             case list() | dict() as several if len(several) > ENTRIES_MAX:
-                raise RequestRefused(f"That is no request: `{name}` has more than {ENTRIES_MAX:,} entries.")
+                raise RequestRefused(f"Invalid request: `{name}` has more than {ENTRIES_MAX:,} entries.")
             case msgspec.Struct() as inner:
                 _refuse_what_means_nothing(inner)
             case list(several):

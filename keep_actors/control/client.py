@@ -55,7 +55,7 @@ class ControlClient:
         self._send(command, timeout_s)
         reply = self._reply()
         if reply.answer is msgspec.UNSET:
-            raise Lost("The runtime answered with something else.")
+            raise Lost("The runtime gave an unexpected answer.")
         answer: T = msgspec.json.decode(reply.answer, type=command.answer_type())
         return answer
 
@@ -75,11 +75,11 @@ class ControlClient:
         try:
             line = self._lines.readline(ANSWER_BYTES_MAX)
         except TimeoutError:
-            raise Lost("The runtime has not answered in time, and may still do what was asked.") from None
+            raise Lost("The runtime has not answered in time, and may still make the change.") from None
         except OSError as error:
-            raise Lost(f"The connection broke before the runtime had answered: {error.strerror}.") from error
+            raise Lost(f"The connection broke before the runtime answered: {error.strerror}.") from error
         if not line.endswith(b"\n"):
-            raise Lost("The runtime went away before it had answered.")
+            raise Lost("The runtime ended before it answered.")
         try:
             reply = msgspec.json.decode(line, type=ReplyLine)
         except msgspec.DecodeError as error:

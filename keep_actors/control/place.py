@@ -29,9 +29,9 @@ class ControlUnavailable(Exception):
 
 
 NO_SOCKETS: Final = (
-    "this system has no Unix sockets that Python knows, so a runtime cannot be talked to from another process. Ask it "
-    "with `Keep`, in its own process. Commands that only look (`keep status`, `keep attention`, …) read the file; "
-    "those that need no runtime, and `keep run FILE.js`, can be used once it has ended"
+    "Python has no Unix sockets on this system, so other processes cannot reach a runtime. Use `Keep` in the process "
+    "of the runtime. Commands that only read (`keep status`, `keep attention`, …) use the file; those that need no "
+    "runtime, and `keep run FILE.js`, work once it has ended"
 )
 """The reason why there is no control socket on a system, and what to do without."""
 
@@ -90,8 +90,8 @@ def _unavailable(place: Path, hidden: Path, error: OSError) -> ControlUnavailabl
     with suppress(OSError):
         hidden.unlink()
     return ControlUnavailable(
-        f"A control socket cannot be made at {place}: {error.strerror or error}. Name another place, in a folder of a "
-        "local disk, or do without."
+        f"A control socket cannot be created at {place}: {error.strerror or error}. Name another place, in a folder "
+        "of a local disk, or open the runtime without `control`."
     )
 
 
@@ -135,9 +135,9 @@ def _refuse_to_replace(place: Path) -> None:
     except FileNotFoundError:
         return
     except OSError as error:
-        raise ControlUnavailable(f"A control socket cannot be made at {place}: {error.strerror}.") from error
+        raise ControlUnavailable(f"A control socket cannot be created at {place}: {error.strerror}.") from error
     if not stat.S_ISSOCK(found.st_mode):
-        raise ControlUnavailable(f"{place} is a file and no socket; it was left as it is. Move it, or name another.")
+        raise ControlUnavailable(f"{place} is a file, not a socket, and was left as it is. Move it, or name another.")
     try:
         connect(place, os.geteuid(), timeout_s=1).close()
     except NoRuntimeThere:

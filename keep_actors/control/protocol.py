@@ -93,7 +93,7 @@ def decode(line: bytes) -> Command[Any]:
             )
         return _DECODER.decode(line)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise RequestRefused(f"That is no request: {error}.") from error
+        raise RequestRefused(f"Invalid request: {error}.") from error
 
 
 def encode(line: msgspec.Struct) -> bytes:

@@ -74,7 +74,7 @@ def verify(
     # It was sent at some time in that second.
     if apart >= tolerance_ms + 1000 or apart < -tolerance_ms:
         when = "ago" if apart > 0 else "ahead of this clock"
-        raise BadSignature(f"the request was signed {abs(apart)} ms {when}; allowed are {tolerance_ms} ms")
+        raise BadSignature(f"the request was signed {abs(apart)} ms {when}; at most {tolerance_ms} ms")
     try:
         return msgspec.json.decode(body, type=Notice)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:

@@ -128,8 +128,8 @@ def test_to_approve_several_needs_a_runtime(desk: Desk) -> None:
 def test_all_needs_a_yes_where_nobody_can_be_asked_and_says_what_it_is_about(desk: Desk) -> None:
     said = desk.run("reject", "--all", code=Exit.USAGE).stderr
     assert "Reject 6 calls (3 of shop.ship in asks, 2 of shop.refund in refunds, 1 of shop.ship in other)?" in said
-    assert "What they are about is skipped." in said
-    assert "say --yes" in said
+    assert "Their events or items are skipped." in said
+    assert "add --yes" in said
     assert "A fresh run prepares again." in desk.run("reject", "--all", "--retry", code=Exit.USAGE).stderr
     assert len(desk.asked("asks")) == 3
 
@@ -143,11 +143,11 @@ def test_on_a_terminal_all_says_how_many_and_asks(desk: Desk, answer: str, code:
 
 def test_what_does_not_fit_together_is_wrong_usage(desk: Desk) -> None:
     [first, *_] = desk.asked("asks")
-    assert "Name the approvals, or say --all" in desk.run("reject", first, "--all", code=Exit.USAGE).stderr
-    assert "--call goes with --all" in desk.run("reject", first, "--call", "shop.ship", code=Exit.USAGE).stderr
+    assert "Name the approvals or use --all" in desk.run("reject", first, "--all", code=Exit.USAGE).stderr
+    assert "--call needs --all" in desk.run("reject", first, "--call", "shop.ship", code=Exit.USAGE).stderr
     assert "Which call?" in desk.run("reject", code=Exit.USAGE).stderr
     several = desk.run("reject", "--workflow", "asks", code=Exit.USAGE).stderr
-    assert "There is more than one call of 'asks' that waits for approval. Name it, or say --all" in several
+    assert "There is more than one call of 'asks' that waits for approval. Name it, or use --all" in several
     assert "There is no approval 'none'" in desk.run("reject", first, "none", code=Exit.WRONG).stderr
     assert len(desk.asked("asks")) == 3
 
@@ -175,7 +175,7 @@ def test_when_the_runtime_goes_away_in_the_middle_what_was_answered_is_said(desk
         runtime.join()
     assert [json.loads(each)["approval_id"] for each in heard] == ids[:2], "the third is not asked any more"
     assert [each["id"] for each in json.loads(done.stdout)["done"]] == [made.id]
-    assert "before you ask again" in done.stderr
+    assert "before you try again" in done.stderr
 
 
 def json_of(value: Mutation) -> msgspec.Raw:

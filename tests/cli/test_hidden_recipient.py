@@ -148,7 +148,7 @@ def test_parameters_are_in_the_order_of_the_connector_and_without_a_runtime_by_n
     def later(office: Office) -> None:
         for text in (office.text("attention", code=Exit.WAITING), office.text("explain", *office.asked("mails"))):
             assert names(text)[:4] == ["body", "headers", "subject", "to"]
-            assert "by name: no runtime here knows their order" in text
+            assert "by name: no running runtime knows their order" in text
 
     asked(tmp_path / "keep.db", act, mail)
     asked(tmp_path / "other.db", later, mail, running=False)

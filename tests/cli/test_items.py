@@ -147,7 +147,7 @@ def test_a_change_needs_items_or_a_state_and_a_yes_where_nobody_can_be_asked(box
         assert "No runtime is running" in box.run(command, "done", "o1", code=Exit.NO_RUNTIME).stderr
     said = box.run("reprocess-item", "done", "--state", "done", code=Exit.USAGE).stderr
     assert "Reprocess 3 items of done that are done? Everything in them is done again." in said
-    assert "say --yes" in said
+    assert "add --yes" in said
     assert "'done' is not one of" in box.run("skip-item", "done", "--state", "done", code=Exit.USAGE).stderr
 
 

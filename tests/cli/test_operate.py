@@ -169,7 +169,7 @@ def test_what_people_want_of_a_workflow_is_done_and_said(shell: Operated) -> Non
     assert shell.keep("resume", workflow) == f"{workflow} is active.\n"
     assert shell.keep("run-now", workflow) == f"The producers and jobs of {workflow} are due now.\n"
     assert "if a person approves each call" in shell.keep("grant", workflow, "shop.ship", "--ask", "--per-day", "5")
-    assert "may not call shop.ship any more" in shell.keep("revoke", workflow, "shop.ship")
+    assert "may no longer call shop.ship" in shell.keep("revoke", workflow, "shop.ship")
     assert "no method needs the permission" in shell.refused("grant", workflow, "shop.shop", code=1)
     assert "workflow_has_no_error" in shell.refused("clear-error", workflow, code=1)
     assert "No repair of workflow" in shell.refused("repair", "accept", workflow, "1.1", code=1)

@@ -105,7 +105,7 @@ def test_attention_says_that_a_question_nobody_answered_is_a_no_by_policy(tmp_pa
     [waiting] = desk.objects("attention", code=Exit.WAITING)
     assert waiting["kind"] == "expired"
     assert waiting["words"].endswith(
-        "shop.ship was not made, a no by policy: nobody answered in time, asked 1 time(s)."
+        "shop.ship was not made, refused by policy: nobody answered in time, asked 1 time(s)."
     )
     explained = desk.run(*shlex.split(waiting["commands"][0])[1:]).stdout
     assert "approval_expired" in explained
@@ -159,7 +159,7 @@ def test_an_item_that_a_killed_process_left_is_interrupted_and_no_run_is_at_it(t
     (tmp_path / "sends.js").write_text(source, "utf-8")
     with shell.running("sends.js") as process:
         shell.until(process, "create_mutation")
-        assert "processing (a run is at it)" in shell.keep("items", "sends")
+        assert "processing (a run is active)" in shell.keep("items", "sends")
         process.kill()
         process.wait()
     assert "processing (interrupted)" in shell.keep("items", "sends")

@@ -102,8 +102,8 @@ def test_a_move_names_two_topics(shell: Renaming, words: tuple[str, ...], said: 
 
 def test_topics_are_dropped_for_one_script_at_a_time(shell: Renaming) -> None:
     files = (shell.write("first"), shell.write("second"))
-    assert "by itself" in shell.refused("deploy", *files, "--drop", "orders", code=2)
-    assert "by itself" in shell.refused("run", *files, "--drop", "orders", code=2)
+    assert "deploy that script alone" in shell.refused("deploy", *files, "--drop", "orders", code=2)
+    assert "deploy that script alone" in shell.refused("run", *files, "--drop", "orders", code=2)
 
 
 def test_who_runs_a_renamed_script_says_what_becomes_of_the_events(tmp_path_factory: pytest.TempPathFactory) -> None:

@@ -280,7 +280,7 @@ def test_a_second_runtime_on_the_same_file_is_refused_and_told_who_has_it(shell:
 WRONG_USES = {
     "no database": (["shipping.js"], "Missing option '--db'"),
     "no such script": (["none.js", "--db", "keep.db"], "File 'none.js' does not exist"),
-    "no text": (["noise.js", "--db", "keep.db"], "noise.js is not a script: it is no UTF-8 text"),
+    "no text": (["noise.js", "--db", "keep.db"], "noise.js is not a script: it is not UTF-8 text"),
     "no such file": (["--db", "none.db"], "Name a script to deploy: keep run FILE.js --db none.db"),
     "no spec": (["shipping.js", "--db", "keep.db", "--connectors", "shop"], "is not of the form module:name"),
     "no such module": (["shipping.js", "--db", "keep.db", "--connectors", "shoop:Shop"], "there is no module 'shoop'"),

@@ -134,7 +134,7 @@ def test_an_archived_workflow_comes_back_paused_without_a_runtime_too(tmp_path: 
     desk = Desk(tmp_path / "keep.db")
     at_work(desk.db, archived, lambda _: None)
     done = desk.run("unarchive", "flow", "--by", "bob")
-    assert done.stdout.startswith("flow is paused. To have it run: keep resume --db")
+    assert done.stdout.startswith("flow is paused. To run it: keep resume --db")
     assert "this was written into" in done.stderr
     [entry] = desk.objects("log", "--limit", "1")
     assert (entry["operation"], entry["changed"]["by"]) == ("unarchive_workflow", "bob")

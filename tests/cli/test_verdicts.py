@@ -84,7 +84,7 @@ def test_on_a_terminal_a_missing_result_is_asked_for_until_it_fits(doubted: Shel
         window.tmux("send-keys", "-l", "keep resolve --workflow lost happened --db keep.db; echo ENDED:$?")
         window.tmux("send-keys", "Enter")
         window.wait_for(r"Expected string, for example \"text\"\.\s+Result, as JSON: *$")
-        for typed, answered in (("p-1", r"is no JSON[\s\S]+Result, as JSON: *$"), ("7", r"got number[\s\S]+JSON: *$")):
+        for typed, answered in (("p-1", r"is not JSON[\s\S]+Result, as JSON: *$"), ("7", r"got number[\s\S]+JSON: *$")):
             window.tmux("send-keys", "-l", typed)
             window.tmux("send-keys", "Enter")
             window.wait_for(answered)
@@ -190,7 +190,7 @@ def test_a_run_that_a_killed_process_left_is_interrupted_and_not_running(shell: 
         [run] = shell.objects("runs", "hangs")
         assert (run["standing"], run["status"]) == ("interrupted", "active")
         told = shell.keep("explain", run["id"])
-        assert "Its process ended while it was under way." in told
+        assert "Its process ended while it was active." in told
         assert "Start a runtime" in told
 
 

@@ -91,7 +91,7 @@ def test_attention_has_everything_and_what_to_type(box: Desk) -> None:
     }.items():
         assert waiting[name]["commands"][0].split()[:2] == ["keep", command]
     text = box.run("attention", code=Exit.WAITING).stdout
-    assert 'parameters                  by name: no runtime here knows their order\n    order  "asks"\n' in text
+    assert 'parameters                  by name: no running runtime knows their order\n    order  "asks"\n' in text
     assert "Ship lost\ufffd[2J" in text
     assert box.run("attention", "--workflow", "idle").stdout == "Nothing waits for a person.\n"
 
@@ -222,7 +222,7 @@ def test_a_stale_verdict_and_one_that_makes_no_sense_are_refused(box: Desk) -> N
     assert "it changed since you looked" in box.run(*words, "skip", "--version", "7", code=Exit.WRONG).stderr
     assert "has no way to check" in box.run(*words, "try-again", code=Exit.WRONG).stderr
     assert "--result is only valid with `happened`" in box.run(*words, "skip", "--result", "1", code=Exit.USAGE).stderr
-    assert "is no JSON" in box.run(*words, "happened", "--result", "{", code=Exit.USAGE).stderr
+    assert "is not JSON" in box.run(*words, "happened", "--result", "{", code=Exit.USAGE).stderr
     assert "cannot be read" in box.run(*words, "happened", "--result", "@none", code=Exit.USAGE).stderr
     assert "one of happened" in box.run(*words, "perhaps", code=Exit.USAGE).stderr
     assert "Which call?" in box.run("resolve", "skip", code=Exit.USAGE).stderr
@@ -281,7 +281,7 @@ def test_a_runtime_that_does_not_listen_is_told_apart_from_none(box: Desk) -> No
     with Store.open(box.db):
         for words in (("run-now", "idle"), ("pause", "idle")):
             said = box.run(*words, code=Exit.NO_RUNTIME)
-            assert "cannot be talked to" in said.stderr
+            assert "cannot be reached" in said.stderr
             assert "control=True" in said.stderr
         assert "Runtime: running" in box.run("status").stderr
 
@@ -303,7 +303,7 @@ def test_when_the_runtime_goes_away_before_it_answers_nobody_claims_to_know(box:
         said = box.run("pause", "idle", code=Exit.UNKNOWN)
         runtime.join()
     assert json.loads(heard[0])["do"] == "pause"
-    assert "look (`keep status`, `keep log`) before you ask again" in said.stderr
+    assert "check (`keep status`, `keep log`) before you try again" in said.stderr
     assert box.objects("log", "--limit", "1") == before
 
 

@@ -442,7 +442,7 @@ async def test_the_socket_of_a_dead_runtime_is_replaced(tmp_path: Path) -> None:
 async def test_a_file_or_a_living_socket_at_its_place_is_left_alone(tmp_path: Path) -> None:
     file = tmp_path / "file"
     file.write_text("precious")
-    with pytest.raises(ControlUnavailable, match="is a file and no socket"):
+    with pytest.raises(ControlUnavailable, match="is a file, not a socket"):
         async with keep_actors.open(tmp_path / "keep.db", sandbox="thread", control=file):
             pass
     assert file.read_text() == "precious"
@@ -463,7 +463,7 @@ async def test_a_path_that_is_too_long_for_a_socket_works_all_the_same(tmp_path:
 
 
 async def test_a_folder_that_is_not_there_is_said_to_be(tmp_path: Path) -> None:
-    with pytest.raises(ControlUnavailable, match=r"cannot be made at .*No such file or directory"):
+    with pytest.raises(ControlUnavailable, match=r"cannot be created at .*No such file or directory"):
         async with keep_actors.open(tmp_path / "keep.db", sandbox="thread", control=tmp_path / "no" / "socket"):
             pass
 

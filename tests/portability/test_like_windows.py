@@ -14,7 +14,7 @@ from keep_actors.sandbox_pool.pool import PoolMode
 from tests.portability.elsewhere import Elsewhere
 from tests.portability.programs import EMBEDDED, EVERY_MODULE, OWNER
 
-NO_SOCKETS = "this system has no Unix sockets that Python knows"
+NO_SOCKETS = "Python has no Unix sockets on this system"
 IN_A_THREAD = ("--sandbox", "thread")
 MODES = [mode for mode in get_args(PoolMode) if mode in ("wasm", "thread")]
 """The sandboxes that need nothing of Linux."""
@@ -123,7 +123,7 @@ def test_the_commands_work_on_a_file_without_a_runtime(shell: Elsewhere) -> None
     shell.write("orders")
     done = shell.call("run", "orders.js", "--connectors", "shop:Shop", "--accept", "--once", *IN_A_THREAD)
     assert done.returncode == 0, done.stderr
-    assert f"Nobody can talk to this runtime: {NO_SOCKETS}" in done.stderr
+    assert f"Other processes cannot reach this runtime: {NO_SOCKETS}" in done.stderr
     [line] = shell.objects("status")
     assert (line["name"], line["status"]) == ("orders", "active")
     shell.keep("pause", "orders")
@@ -141,7 +141,7 @@ def test_a_runtime_that_runs_is_seen_and_cannot_be_talked_to_and_ctrl_c_ends_it(
         assert f"Runtime: running (process {runtime.pid})." in done.stderr
         for command in (("pause", "orders"), ("deploy", "orders.js"), ("log", "--follow")):
             said = shell.refused(*command, code=3)
-            assert f"The runtime of keep.db (process {runtime.pid}) cannot be talked to: {NO_SOCKETS}" in said
+            assert f"The runtime of keep.db (process {runtime.pid}) cannot be reached: {NO_SOCKETS}" in said
         runtime.send_signal(signal.SIGINT)
         _, said = runtime.communicate(timeout=30)
         assert runtime.returncode == 0
@@ -159,7 +159,7 @@ def test_who_has_no_login_name_is_asked_for_one(shell: Elsewhere) -> None:
     shell.keep("run", shell.write("orders"), "--accept", "--connectors", "shop:Shop", "--once", *IN_A_THREAD)
     nameless = dict.fromkeys(("LOGNAME", "USER", "LNAME", "USERNAME"), "")
     done = shell.call("pause", "orders", **nameless)
-    assert (done.returncode, "Say who you are: --by WHO" in done.stderr) == (2, True), done.stderr
+    assert (done.returncode, "Name yourself: --by WHO" in done.stderr) == (2, True), done.stderr
 
 
 def test_the_demo_shows_what_it_promises(shell: Elsewhere) -> None:

@@ -96,7 +96,7 @@ async def test_inputs_that_nobody_takes_for_a_week_are_in_attention_until_they_a
         assert await stale(box) == [("flow", "in")]
         [old] = await box.keep.attention()
         assert old.words == "Event 'a' of 'in' has been pending for 7 days."
-        assert old.can_do == "Look why its consumer does not take it, or skip it."
+        assert old.can_do == "Find out why its consumer does not take it, or skip it."
         assert [(each.message_id, each.is_stale) for each in await box.keep.inputs("flow")] == [
             ("b", False),
             ("a", True),
