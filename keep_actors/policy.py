@@ -57,7 +57,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     give_up_after_ms: Millis = _DAY
     """A handler that failed for this long stops its workflow, and a person is asked."""
     notice_after_ms: Millis = 15 * _MINUTE
-    """People are told about a handler that failed for this long, while it is still retried."""
+    """A handler that has failed for this long is reported to people, while it is still retried."""
     reconcile: Backoff = Backoff(cap_ms=_HOUR, attempts_max=12)
     """Attempts to learn the outcome of a call from its connector, before a person is asked."""
     reconcile_for_ms: Millis = _DAY

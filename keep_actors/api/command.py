@@ -9,7 +9,7 @@ from keep_storage.ids import Millis
 from keep_storage.operations import Operation
 
 VERSION: Final = 1
-"""Version of the declarations: two processes that talk to each other compare it."""
+"""Version of the declarations, which the two ends of a connection compare."""
 
 T_co = TypeVar("T_co", covariant=True)
 

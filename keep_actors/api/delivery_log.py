@@ -18,7 +18,7 @@ class Sent(msgspec.Struct, frozen=True):
     status: DeliveryStatus
     attempts: int
     next_attempt_at: Millis | None
-    """None also while it waits for the sink to be told that somebody is needed."""
+    """None also while the sink has not yet received the beginning of the matter."""
     problem: str
     """The problem of the last attempt."""
     at: Millis | None

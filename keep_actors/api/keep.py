@@ -150,7 +150,7 @@ class Keep(KeepAnswers):
         move: Mapping[str, str] | None = None,
         by: str = "",
     ) -> Deployed:
-        """Make an earlier version of the script run again. Events and states stay; what is pending goes on with it.
+        """Make an earlier version of the script run again. Events and states stay; pending events continue with it.
 
         `drop` and `move` are as for `deploy`. Raises `EventsWouldWait` with the topics to drop or to move.
 
@@ -262,14 +262,14 @@ class Keep(KeepAnswers):
         result: object = None,
         version: int | None = None,
     ) -> Mutation:
-        """Say what became of a call whose outcome is unknown: the workflow goes on from there.
+        """Say whether a call with an unknown outcome happened: the workflow continues from there.
 
         `happened` (with the `result` that `next` is given), `did_not_happen` (the events are released, and a fresh run
-        takes them), `skip` (the events are skipped, and `next` is told so) or `try_again` (the connector is asked
+        takes them), `skip` (the events are skipped, and `next` receives that) or `try_again` (the connector is asked
         again, if it can tell). `version` is that of the mutation you looked at: if it has changed since, or another
         verdict was first, this is refused. The `result` has to be what the connector's method returns (`unknowns` shows
-        the type and an example): `ResultRefused` says what does not fit, and then nothing was written. It is raised
-        too if this runtime has no such connector. Until `next` has used it, `amend` puts it right.
+        the type and an example): `ResultRefused` says what does not fit, and then nothing was written. It is raised too
+        if this runtime has no such connector. Until `next` has used it, `amend` puts it right.
 
         ```python
         [question] = await keep.unknowns("mail to sheets")
@@ -317,7 +317,7 @@ class Keep(KeepAnswers):
         return await self._directory.ask(found.id, Do(PublishEvents(found.id, (event,))))
 
     async def wait_idle(self) -> None:
-        """Return once nothing is running and nothing is due: everything there was to do now is done, or waits.
+        """Return once nothing is running and nothing is due: all work that could be done now is done, or waits.
 
         ```python
         await keep.wait_idle()
@@ -333,7 +333,8 @@ class Keep(KeepAnswers):
     # Parts of them.
 
     async def _settle(self, command: MutationChange[Mutation], *, has_result: bool) -> Mutation:
-        """Write a person's word about a recorded call. Raises `ResultRefused` if its result is not what it returns."""
+        """Write a person's answer about a recorded call. Raises `ResultRefused` if its result is not what it
+        returns."""
         found = await self._host.reading.read(lambda q: reads.mutation(q, command.mutation_id))
         if found is None:
             raise Rejected(Reason.MUTATION_NOT_FOUND, f"There is no mutation {command.mutation_id!r}.")

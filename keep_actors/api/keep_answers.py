@@ -63,9 +63,8 @@ class KeepAnswers(KeepItems):
     # Approvals.
 
     async def approve(self, approval_id: str, *, by: str, why: str = "") -> Mutation:
-        """Allow a recorded call: exactly it is made. Returns when that is settled, not when it is done.
-
-        The first answer wins; a later one is refused and told who was first.
+        """Allow a recorded call: exactly this call is made. Returns once the answer is recorded, before the call is
+        done. The first answer wins; a later one is refused, and names the first.
 
         ```python
         for question in await keep.approvals():
@@ -75,7 +74,7 @@ class KeepAnswers(KeepItems):
         return await self._directory.ask(await self._asked_by(approval_id), Approve(approval_id, by, why))
 
     async def reject(self, approval_id: str, *, by: str, why: str = "", retry: bool = False) -> Mutation:
-        """Refuse a recorded call: its events (or its item) are skipped, and `next` is told so with the reason.
+        """Refuse a recorded call: its events (or its item) are skipped, and `next` receives the reason.
 
         With `retry` the events are released instead, and a fresh run prepares again.
 
@@ -118,8 +117,8 @@ class KeepAnswers(KeepItems):
     async def _answer_all(
         self, asked: Iterable[ApprovalQuestion], answer: Callable[[str], Awaitable[Mutation]]
     ) -> Answered:
-        """Each question is answered by itself: one that somebody else has answered meanwhile does not stop the rest.
-        In each workflow the oldest first, and no workflow waits for another."""
+        """Each question is answered alone: one that another person has answered meanwhile does not stop the rest. In
+        each workflow the oldest first, and no workflow waits for another."""
         answered = Answered([], {})
         by_workflow: dict[str, list[str]] = {}
         for each in asked:
@@ -147,7 +146,7 @@ class KeepAnswers(KeepItems):
     # Repairs.
 
     async def accept_repair(self, workflow: str, version: str, *, by: str) -> Deployed:
-        """Let the proposed repair run. `version` is that of the `proposal` you looked at: another one is refused.
+        """Deploy the proposed repair. `version` is that of the `proposal` that you saw: any other is refused.
 
         ```python
         if (proposed := await keep.proposal("mail to sheets")) is not None:

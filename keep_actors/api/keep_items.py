@@ -36,7 +36,7 @@ class KeepItems(KeepReads):
         self._directory = directory
 
     async def skip_item(self, workflow: str, item_id: str, *, by: str = "", why: str = "") -> Item:
-        """Skip a logical item of a job: like one that is done, it changes nothing outside any more.
+        """Skip a logical item of a job: like one that is done, it makes no further calls.
 
         ```python
         await keep.skip_item("digest", "customer-7", by="alice")

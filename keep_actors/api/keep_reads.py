@@ -57,8 +57,8 @@ class KeepReads:
         return await self._find(workflow)
 
     async def runs(self, workflow: str, *, limit: int = PEEK_DEFAULT, before: str | None = None) -> list[RunView]:
-        """Its runs, newest first. `before` is the id of the last one seen. `standing` says `resolved` of a run that was
-        paused over something that is settled by now; its `status` stays.
+        """Its runs, newest first. `before` is the id of the last one seen. `standing` is `resolved` for a run whose
+        reason for a pause is settled by now; its `status` stays.
 
         ```python
         for run in await keep.runs("mail to sheets", limit=10):
@@ -82,7 +82,8 @@ class KeepReads:
         )
 
     async def inputs(self, workflow: str, *, limit: int = PEEK_DEFAULT, before: int | None = None) -> list[Input]:
-        """Events that came in, newest first, each with what was done about it. `before` is the `seq` of the last seen.
+        """Events that came in, newest first, each with the calls that it led to. `before` is the `seq` of the last
+        seen.
 
         ```python
         for each in await keep.inputs("mail to sheets"):
@@ -153,7 +154,7 @@ class KeepReads:
     ) -> AsyncGenerator[JournalEntry, None]:
         """The journal as it is written: everywhere, or in one workflow; from now on, or after a sequence number.
 
-        Ends when the runtime does. Who stops before that closes it, with `contextlib.aclosing`.
+        Ends with the runtime. To stop earlier, close it with `contextlib.aclosing`.
 
         ```python
         async for entry in keep.watch("mail to sheets"):

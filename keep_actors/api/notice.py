@@ -11,7 +11,7 @@ class Notice(msgspec.Struct, frozen=True):
     """A matter that needs a person, or does not any more. Parameters and results of calls are never in it."""
 
     id: str
-    """Of this message: sent again, it is the same. What has been seen may be dropped."""
+    """The id of this message, the same at every attempt: drop a message whose id you have seen."""
     says: Says
     """`needs_person`, or `settled`."""
     matter: str

@@ -20,8 +20,8 @@ class RunView(Run, frozen=True):
     """A run, and how it stands now."""
 
     standing: str
-    """Its `status`, unless that is history: `resolved` if what it was paused over is settled, so that another run
-    carries on or has; `interrupted` if it was active when its process died."""
+    """Its `status`, unless that is history: `resolved` if the reason for its pause is settled, so that another run
+    continues or has; `interrupted` if it was active when its process died."""
     settled: str
     """The settlement in words; empty if it is not `resolved`. Then `error_message` is empty: its doubt is none any
     more, and the journal has its words."""

@@ -46,7 +46,7 @@ VERDICTS: Final[Mapping[PersonVerdict, VerdictMeaning]] = {
         lambda said: FailMutation(said.mutation_id, "", Resolver.USER_ASSERT_FAILED, said.by, said.why, said.version),
     ),
     "skip": VerdictMeaning(
-        "The events are skipped, and `next` is told so. The call is not made again.",
+        "The events are skipped, and `next` receives that. The call is not made again.",
         lambda said: SkipMutation(said.mutation_id, said.by, said.why, said.version),
     ),
     "try_again": VerdictMeaning(
@@ -86,7 +86,7 @@ class Escalation(msgspec.Struct, frozen=True):
 
     mutation_id: str
     version: int
-    """Name it with the verdict: if anything has changed since, the verdict is refused."""
+    """To be named with the verdict, which is refused if anything has changed since."""
     workflow_id: str
     workflow: str
     run_id: str
@@ -113,7 +113,7 @@ class Escalation(msgspec.Struct, frozen=True):
     result_type: str = ""
     """The type of the result of `happened`, as in TypeScript; empty if the connector is not there."""
     result_example: Json = ""
-    """A result that fits. For its shape: what is in it is made up."""
+    """A result that fits, to show the shape: its values are made up."""
 
 
 class ResultRefused(ValueError):

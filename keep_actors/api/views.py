@@ -60,7 +60,7 @@ class Input(msgspec.Struct, frozen=True):
     held_by: str | None
     """The run that holds it, if one does."""
     attempt: int
-    """Grows each time that a run lets go of it again without having done anything about it."""
+    """Grows each time that a run releases it without having used it."""
     outputs: list[Output]
 
 
@@ -73,7 +73,7 @@ class Explanation(msgspec.Struct, frozen=True):
     """The events it reserved."""
     attempted: list[Output]
     why: str
-    """The reason why it does not go on, or how that was settled; empty if it goes on, or is done."""
+    """The reason why it stopped, or how that was settled; empty if it is active or done."""
     can_do: list[str]
     """The actions that a person has."""
     journal: list[JournalEntry]
@@ -239,7 +239,7 @@ def proposal(q: Queries, workflow_id: str) -> Proposed | None:
 
 
 def item_in_need(q: Queries, run: Run) -> str | None:
-    """The item that a run of a job left for a person to decide about, until somebody has."""
+    """The item that a run of a job left for a person to decide about; None once that is decided."""
     found = item_reads.item_in_need(q, run.id) if run.kind is HandlerKind.JOB else None
     return None if found is None else found.item_id
 

@@ -146,14 +146,14 @@ def _zone_problems(timezone: str) -> list[Problem]:
 
 
 def taken(workflow: Workflow) -> NameTaken:
-    """Refuse a script that would replace another one without being told to."""
+    """Refuse a script that would replace another one, if the caller has not named that workflow."""
     message = f"the workflow {workflow.name!r} ({workflow.id}) already exists, with another script"
     hint = f"to replace it, name it (`workflow={workflow.name!r}`, in a shell `--workflow`), or rename the script"
     return NameTaken(workflow.name, message, hint)
 
 
 def of_another(workflow: Workflow) -> NameTaken:
-    """Refuse a script that would hand a workflow over to another owner without being told to."""
+    """Refuse a script that would give a workflow another owner, if the caller has not named that workflow."""
     message = f"the workflow {workflow.name!r} ({workflow.id}) already exists, with this script and another owner"
     hint = f"to hand it over, name it (`workflow={workflow.name!r}`, in a shell `--workflow`), or rename the script"
     return NameTaken(workflow.name, message, hint)

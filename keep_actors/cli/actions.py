@@ -27,7 +27,7 @@ def action(
     question: str = "",
     **spelled: str,
 ) -> click.Command:
-    """A command that finds its workflow, has the action carried out, and says what became of it.
+    """A command that finds its workflow, carries out the action, and shows the outcome.
 
     `said` is given the answer, and the values that were typed. A `question` is asked before anything changes.
     """

@@ -192,6 +192,6 @@ class _Result:
     def _say_unchecked(self, settled: Mutation) -> None:
         remark(
             f"The result {plain(settled.result or 'null', 200)} was not checked: without a runtime or --connectors "
-            f"it is unknown what {self._call} returns. Until `next` has used it, it can be put right:\n"
+            f"it is unknown what {self._call} returns. Until `next` has used it, you can correct it:\n"
             f"  keep amend {settled.id} --result JSON --db {self._path.db}"
         )

@@ -29,7 +29,7 @@ assert set(MEANING) == set(Exit), "every code has its meaning"
 
 
 class Stopped(click.ClickException):
-    """A command cannot go on. The text is for people, and says what to do."""
+    """A command cannot continue. The text is for people, and says what to do."""
 
     def __init__(self, code: Exit, words: str) -> None:
         from keep_actors.cli.terminal import plain_lines

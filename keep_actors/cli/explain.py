@@ -19,7 +19,7 @@ from keep_storage.model import Event, ItemState, Mutation, MutationStatus, Reser
 
 
 class EventStory(msgspec.Struct, frozen=True):
-    """An event, the runs that held it, and what came of it."""
+    """An event, the runs that held it, and the calls that it led to."""
 
     at: EventAt
     held: list[Reservation]

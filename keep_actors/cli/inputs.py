@@ -56,8 +56,8 @@ def connectors_from(specs: tuple[str, ...], discovered: bool) -> "list[Connector
 
 
 def _import_from_here_last() -> None:
-    """Let `--connectors` name a module of the current folder. Behind everything that is installed: an `asyncio.py` in a
-    folder of downloads is not executed because somebody checks a script there."""
+    """Let `--connectors` name a module of the current folder. Behind everything that is installed: an `asyncio.py`
+    in a folder of downloads is not executed when a person checks a script there."""
     here = str(Path.cwd())
     if here not in sys.path:
         sys.path.append(here)

@@ -95,7 +95,7 @@ def _clean(text: str, *, err: bool) -> str:
 
 
 def _is_coloured(*, err: bool) -> bool:
-    """In colour on a terminal, unless somebody has said that they do not want any (`NO_COLOR`)."""
+    """In colour on a terminal, unless `NO_COLOR` is set."""
     return not os.environ.get("NO_COLOR") and (sys.stderr if err else sys.stdout).isatty()
 
 

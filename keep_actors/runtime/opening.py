@@ -67,10 +67,10 @@ async def open(  # noqa: A001  # `keep_actors.open(...)` is how it is called
     path `":memory:"` nothing is kept.
 
     With `grants="declared"` a deployed script is granted the methods it names, with `"all"` every method; by default
-    `deploy` must be given them. `maintainer` repairs scripts; without one a person does. `notices` are told when
-    something needs a person and when it is settled: async functions, and webhooks of `keep_actors.notices`. `sandbox`
-    is `"jailed"` for every script that is not trusted. `sharing` says which workflows may run in one process of it:
-    those of one `"owner"` (the default), `"all"`, or `"none"`. `telemetry` is one or several of
+    `deploy` must be given them. `maintainer` repairs scripts; without one a person does. `notices` receive a notice
+    when something needs a person and when it is settled: async functions, and webhooks of `keep_actors.notices`.
+    `sandbox` is `"jailed"` for every script that is not trusted. `sharing` says which workflows may run in one process
+    of it: those of one `"owner"` (the default), `"all"`, or `"none"`. `telemetry` is one or several of
     `keep_actors.telemetry`, or `"auto"`: OpenTelemetry if it is installed. With `control` the command line can talk to
     the runtime, over a socket beside the file (`FILE-control`) or at the given path, for this user and root only. A new
     file is for this user alone, unless `file_mode` says otherwise (`0o640`). `time`, `rng` and `faults` are for tests.

@@ -210,7 +210,7 @@ class Box:
             await self._gone(self._process)
 
     async def reopen(self) -> Keep:
-        """Start a process on what is durable. Raises what it could not start with."""
+        """Start a process on the durable state. Raises the error if it cannot start."""
         assert self._tasks is not None, "a box is opened with `async with Box.open(...)`"
         assert self._process is None, "a process is running; crash or close it first"
         if self._store is None:
@@ -231,11 +231,11 @@ class Box:
     # Actors and their messages.
 
     async def freeze(self, workflow: str | None = None) -> None:
-        """Its actor takes nothing more from its mailbox; without a name: no workflow's does."""
+        """Freeze the actor of a workflow: it takes nothing from its mailbox. Without a name: all actors."""
         self._pace.freeze(None if workflow is None else await self.id_of(workflow))
 
     async def thaw(self) -> None:
-        """Let all actors go on."""
+        """Let all actors continue."""
         self._pace.thaw()
         await self.until_idle()
 

@@ -295,7 +295,7 @@ class _Suite:
 
 
 class _NoExit:
-    """Keeps back what would end the process or the task of the runtime, and is no cancellation of ours."""
+    """Catches errors that would end the process or the task of the runtime, except a cancellation of ours."""
 
     def __init__(self, found: Callable[[BaseException], None]) -> None:
         self._found = found

@@ -26,14 +26,14 @@ class Life:
         self._sleeping: set[anyio.CancelScope] = set()
 
     def end(self) -> None:
-        """Die now: what is under way is never finished."""
+        """Die now: active work is never finished."""
         self.is_over = True
         self.scope.cancel()
         for each in list(self._sleeping):
             each.cancel()
 
     async def sleep(self, seconds: float) -> None:
-        """Take so long, for a caller that is cancelled too. Who is dead does not wait."""
+        """Take so long, also for a cancelled caller. A dead process does not wait."""
         with anyio.CancelScope(shield=True) as scope:
             self._sleeping.add(scope)
             try:

@@ -35,9 +35,9 @@ class Asked(msgspec.Struct, frozen=True):
 
 
 class Outside:
-    """One world, shared by all fakes of a box. What is on its way arrives when its time has come and somebody looks.
+    """One world, shared by all fakes of a box. A request on its way arrives when its time has come, at the next look.
 
-    That is by `elapsed`, which nobody can set: a request does not arrive sooner because a clock was set.
+    That time is `elapsed`, which cannot be set: a request does not arrive sooner because a clock was set.
     """
 
     def __init__(self, now: Callable[[], Millis] | None = None, elapsed: Callable[[], Millis] | None = None) -> None:
@@ -82,7 +82,7 @@ class Outside:
         return self._by_key.get(key)
 
     def truth(self, key: str) -> Effect | None:
-        """The effect with this key, also if it is still on its way: what nobody but a test can know."""
+        """The effect with this key, also if it is still on its way, which only a test can know."""
         return self.found(key) or next((effect for effect in self.coming if effect.key == key), None)
 
     def happened(self, method: str, *, times: int | None = None, **params: Any) -> list[Effect]:

@@ -15,7 +15,7 @@ class Pace:
         self._changed = anyio.Event()
 
     def freeze(self, workflow_id: str | None = None) -> None:
-        """Take nothing more; without an id: nobody does."""
+        """Freeze one workflow's actor, or without an id all of them."""
         if workflow_id is None:
             self._all = True
         else:

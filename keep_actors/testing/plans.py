@@ -74,13 +74,13 @@ async def auth(_: Attempt) -> Any:
 
 
 async def lose_the_answer(attempt: Attempt) -> Any:
-    """It happens, and nobody hears of it."""
+    """It happens, and the answer is lost."""
     attempt.do()
     raise Uncertain("planned: the connection broke")
 
 
 async def lose_the_request(_: Attempt) -> Any:
-    """It does not happen, and nobody hears of that either."""
+    """It does not happen, and the answer is lost."""
     raise Uncertain("planned: the connection broke")
 
 
@@ -95,7 +95,7 @@ def late_commit(after_ms: Millis) -> Step:
 
 
 class Hang:
-    """Waits until it is released, and then does well, or what it was told to do then."""
+    """Waits until it is released, and then succeeds, or takes the step that was given."""
 
     def __init__(self, then: Step = ok) -> None:
         self.reached = anyio.Event()

@@ -19,7 +19,7 @@ START: Millis = 1_700_000_000_000
 
 
 def run_seeded(main: Callable[[], Awaitable[T]], seed: int) -> T:
-    """Run an async function to its end. What it does depends on the seed and on nothing else."""
+    """Run an async function to its end, in an order that depends on the seed alone."""
     trio, testing = import_module("trio"), import_module("trio.testing")
     scheduler: Any = import_module("trio._core._run")
     before = scheduler._ALLOW_DETERMINISTIC_SCHEDULING, scheduler._r.getstate()

@@ -1,7 +1,7 @@
 """Dry runs: a script on the events that wait for it, without any effect.
 
 `dry_run` evaluates `prepare` and `mutate` up to the call that `mutate` wants. It holds no connector method that changes
-anything and no connection that can write, so there is nothing that a script could talk it into.
+anything and no connection that can write, so no script can make it act.
 """
 
 from keep_actors.authoring.dry_run.compare import Difference, compare
