@@ -277,6 +277,7 @@ def test_a_second_runtime_on_the_same_file_is_refused_and_told_who_has_it(shell:
         assert keep.process.wait() == 0
 
 
+CAN_RUN = ("shipping.js", "--db", "keep.db", "--connectors", "shop:Shop")
 WRONG_USES = {
     "no database": (["shipping.js"], "Missing option '--db'"),
     "no such script": (["none.js", "--db", "keep.db"], "File 'none.js' does not exist"),
@@ -289,6 +290,9 @@ WRONG_USES = {
         ["shipping.js", "--db", "keep.db", "--connectors", "shop:Shop", "--connectors", "shop:Shop"],
         "has the name 'shop' of another connector",
     ),
+    "no such permission": ([*CAN_RUN, "--grant", "shop.shop"], "no method needs the permission 'shop.shop'"),
+    "all permissions, and one": ([*CAN_RUN, "--accept", "--ask", "shop.ship"], "--accept grants everything"),
+    "an author without a face": ([*CAN_RUN, "--author", "\u200b"], "the author '\\u200b'"),
 }
 
 
@@ -301,6 +305,14 @@ def test_a_wrong_use_exits_with_2_and_says_what_to_do(shell: Shell, what: str) -
     assert words in done.stderr
     assert "Traceback" not in done.stderr
     assert not (shell.folder / "none.db").exists()
+
+
+def test_a_permission_can_be_granted_so_that_a_person_approves_each_call(shell: Shell) -> None:
+    shell.folder.joinpath("orders").write_text("o1")
+    done = shell.keep("run", *CAN_RUN, "--grant", "shop.orders", "--ask", "shop.ship", "--once")
+    assert done.returncode == 4, done.stderr
+    assert not shell.folder.joinpath("shipped").exists()
+    assert "shop.ship" in shell.keep("attention", "--db", "keep.db").stdout
 
 
 def test_a_folder_that_is_not_there_exits_with_1_and_says_so(shell: Shell) -> None:

@@ -165,6 +165,7 @@ def test_archiving_rejects_what_waits_and_leaves_what_may_have_happened_to_be_an
 
     def act(office: Office) -> None:
         assert len(office.objects("attention", code=Exit.WAITING)) == 2
+        assert "End this workflow?" in office.run("archive", "asks", code=Exit.USAGE).stderr
         for name in ("asks", "doubts"):
             office.run("archive", name, "--yes")
         [waiting] = office.objects("attention", code=Exit.WAITING)
