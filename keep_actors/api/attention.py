@@ -147,6 +147,6 @@ def _mutation(q: Queries, row: AttentionRow) -> Mutation:
 
 def _about_doubt(row: AttentionRow, at: Moment) -> str:
     if row.waits_on is WaitsOn.CALL and at.is_owned:
-        return "Wait: the call is being made, and its outcome is not known yet."
+        return "Wait: the call is being made. Its outcome is not known yet."
     wait = "The connector is being asked, so you may wait. " if row.waits_on is WaitsOn.CONNECTOR else ""
     return f"{wait}{views.CAN_DO[RunStatus.PAUSED_RECONCILIATION]}"

@@ -52,7 +52,7 @@ async def test_a_consumer_that_waited_for_its_connector_goes_on_when_that_is_bac
         assert "This runtime has no `ctx.fake.add`" in await waits(box)
         assert await box.keep.missing_methods() == [("flow", ["fake.add"])]
         [asked] = await box.keep.attention()
-        assert (asked.kind, "goes on by itself" in asked.can_do) == ("error", True)
+        assert (asked.kind, "continues by itself" in asked.can_do) == ("error", True)
         await box.advance(DAY)
         assert len(await box.keep.runs("flow")) == 1
     # Still not there.
