@@ -22,7 +22,7 @@ class Read(Question[T]):
 
 
 class ReadingRef(ActorRef[Read[Any]]):
-    """The reference of everyone who reads."""
+    """The reference for all readers."""
 
     __slots__ = ()
 

@@ -43,7 +43,7 @@ class RunSlots:
             self._inside += 1
 
     async def _called(self, goes_on: bool) -> None:
-        """Wait to be called. Whoever calls has counted us in already."""
+        """Wait to be called. The caller has counted this one in already."""
         waiting = _Waiting()
         if goes_on:
             self._waiting.appendleft(waiting)

@@ -36,7 +36,7 @@ class Apply(Question[T]):
 
 
 class StorageRef(ActorRef[Apply[Any]]):
-    """The reference of everyone who changes the execution model."""
+    """The reference for all changes of the execution model."""
 
     __slots__ = ()
 

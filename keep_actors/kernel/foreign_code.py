@@ -1,6 +1,6 @@
 """Run code that is not ours, such as a connector's: the only place that catches any exception of it.
 
-A cancellation from outside always goes on. A swallowed cancellation is not taken for an answer. A cancellation of the
+A cancellation from outside always continues. A swallowed cancellation is not taken for an answer. A cancellation of the
 code's own making (a client that cancels its own work, alone or in a group of errors) is an error like any other.
 """
 

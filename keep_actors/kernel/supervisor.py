@@ -1,4 +1,4 @@
-"""A supervisor keeps actors alive: one that crashes is made again and goes on with the same mailbox.
+"""A supervisor keeps actors alive: one that crashes is made again and continues with the same mailbox.
 
 One for one: a crash concerns only the child that crashed and the askers of messages it had taken. A child that crashes
 too often is given up; without `given_up` the supervisor itself ends and leaves it to its owner: it escalates. Only here
@@ -38,7 +38,7 @@ class RestartPolicy(msgspec.Struct, frozen=True, kw_only=True):
 class Supervisor:
     """Runs actors, each in a task of its own. `run` it in a task group; `start` children before or after that.
 
-    `on_crash` is told the name of the child, the error, and how often the child had been restarted until then.
+    `on_crash` receives the name of the child, the error, and how often the child had been restarted until then.
     """
 
     def __init__(self, name: str, time: Time, *, on_crash: Callable[[str, Exception, int], None] | None = None) -> None:
@@ -273,7 +273,7 @@ class Child(Generic[M]):
 
 
 def _split(error: BaseException) -> tuple[Exception | None, BaseException | None]:
-    """Return the failure, and the rest that must go on: a cancellation, an interrupt.
+    """Return the failure, and the rest that must be raised: a cancellation, an interrupt.
 
     A task group raises both at once when something fails while it is cancelled.
     """

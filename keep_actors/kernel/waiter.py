@@ -36,7 +36,7 @@ class Waiter:
         return self._future
 
     def wake(self) -> None:
-        """Let the waiting task go on. Waking it again before it runs changes nothing."""
+        """Wake the waiting task. Waking it again before it runs changes nothing."""
         if self._future is not None:
             if not self._future.done():
                 self._future.set_result(None)

@@ -102,7 +102,7 @@ def approval_needed(facts: RunFacts, call: CheckedCall) -> Failure:
 def consequence(
     method: Method, mutation: Mutation, outcome: DidNotHappen | Unknown
 ) -> tuple[Failure, FailMutation | UpdateMutationStatus]:
-    """The reason why a run cannot go on after this call, and what the ledger has to learn."""
+    """The reason why a run cannot continue after this call, and the change of the ledger."""
     message = f"{method.full_name}: {outcome.message}"
     match outcome:
         case DidNotHappen():

@@ -119,7 +119,7 @@ class StoredRun:
         self._write = write
 
     def save(self, operations: Writes) -> Answers:
-        """While the storage cannot write, try again: what is known of the outside is known only here."""
+        """Try again while the storage cannot write: only this run knows what happened outside."""
         begun = [self._write(operations)]
 
         async def once() -> tuple[Any, ...]:
@@ -152,8 +152,8 @@ class RunDriver:
         self._has_slot = has_slot
 
     async def drive(self, effect: RunEffect) -> Finish:
-        """Do this and everything that follows from it. What is raised is a bug; what a script or a connector did is
-        written down."""
+        """Carry out this effect and all that follow from it. An exception is a bug; the errors of scripts and
+        connectors are recorded."""
         while not isinstance(effect, Finish):
             effect = await self.step(effect)
         return effect

@@ -38,7 +38,7 @@ from keep_storage.operations import RunError
 
 
 class Failure(msgspec.Struct, frozen=True):
-    """Why a run cannot go on."""
+    """The reason why a run cannot continue."""
 
     cls: FailureClass
     message: str
@@ -142,7 +142,7 @@ def of_outcome(outcome: Terminal, handler: str) -> Failure:  # noqa: C901  # one
         case CpuLimit():
             return _logic(handler, "computed for too long; look for an endless loop", outcome.place)
         case WallLimit():
-            return _logic(handler, "did not come to an end in time", None)
+            return _logic(handler, "did not finish in time", None)
         case MemoryLimit():
             return _logic(handler, "used too much memory; work on fewer events at a time", outcome.place)
         case StackLimit():
@@ -180,12 +180,12 @@ def of_refusal(error: Rejected, handler: str, *, event_was_skipped: bool) -> Fai
 def not_here(methods: list[str]) -> Failure:
     """No connector of this runtime has these methods today: not the script's mistake, and nothing to repair."""
     names = ", ".join(f"`ctx.{name}`" for name in methods)
-    words = f"This runtime has no {names}. Open it with the connector: the workflow goes on by itself then."
+    words = f"This runtime has no {names}. Open it with the connector: the workflow then continues by itself."
     return Failure(FailureClass.PRECONDITION, words, about=about_missing(methods))
 
 
 def logic(handler: str, message: str) -> Failure:
-    """The script asked for what it may not have, or answered what it may not answer."""
+    """The script made a request, or returned a value, that is not allowed."""
     return Failure(FailureClass.LOGIC, f"{handler}: {message}")
 
 

@@ -21,7 +21,7 @@ class _Subkey(msgspec.Struct):
 
 
 class NeedsPerson(msgspec.Struct, frozen=True):
-    """Only a person can say how the item goes on."""
+    """A person has to decide how the item continues."""
 
     failure: Failure
     write: CloseItem

@@ -120,7 +120,8 @@ class RunCalls(RunEnds):
                 assert_never(write)
 
     def _happened(self, applied: ApplyMutation) -> RunEffect:
-        """Inside an item the script goes on with the result. In a consumer `next` runs while the outcome is written."""
+        """Inside an item the script continues with the result. In a consumer `next` runs while the outcome is
+        written."""
         self.state = replace(self.state, applied=applied)
         if self.state.item is not None:
             return self._save(At.SAVING_ITEM_CALL, applied)

@@ -24,7 +24,7 @@ from keep_sandbox.protocol import Abort, BadFrame, CallFrame, FrameReader, FromW
 
 _WRITE_BYTES: Final = 1 << 18
 _QUEUED_BYTES_MAX: Final = 1 << 20
-"""Whoever has something to send waits while more than this is queued."""
+"""A sender waits while more than this is queued."""
 
 
 class Why(enum.Enum):
@@ -42,7 +42,7 @@ class Caller(Protocol):
     wall_left_s: float
     """The time that it may still compute."""
     is_dropped: bool
-    """True if nobody wants to hear of it any more."""
+    """True if its outcome is not needed any more."""
     workflow_id: str | None
 
     @property
@@ -304,7 +304,7 @@ class Worker:
         return not self._unsent
 
     def _make_room(self) -> None:
-        """Let those go on that wait for room."""
+        """Wake the senders that wait for room."""
         if self._drained is not None:
             self._drained.set()
             self._drained = None

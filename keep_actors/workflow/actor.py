@@ -62,7 +62,7 @@ _TURNS_IN_A_ROW: Final = 4
 
 
 class WakeUps(Protocol):
-    """Where a workflow actor lives: who wakes it later, and who lets it go."""
+    """The home of a workflow actor, which wakes it later and lets it go."""
 
     def wake_at(self, workflow_id: str, at: Millis | None) -> None:
         """Send a `Tick` then; None: not before something happens."""
@@ -358,7 +358,7 @@ class WorkflowActor(Actor[Message]):
             new_id = self._host.ids.new("apr")
             await self._write(AskAgain(approval_id, new_id, None if until is None else now + until))
         else:
-            why = f"nobody answered in time, asked {asked} time(s)"
+            why = f"no answer in time, asked {'once' if asked == 1 else f'{asked} times'}"
             await self._write(RejectMutation(approval_id, by="policy", why=why, expired=True))
 
     # Beside the mailbox.

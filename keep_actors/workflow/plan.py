@@ -47,7 +47,7 @@ class ExpireApproval(msgspec.Struct, frozen=True):
 
 
 class Rest(msgspec.Struct, frozen=True):
-    """There is nothing to do before `until`; None: before somebody says so."""
+    """No work is due before `until`; None: before a message comes."""
 
     until: Millis | None
 

@@ -282,7 +282,7 @@ async def test_a_question_that_nobody_answers_is_asked_again_twice_and_then_the_
         [call] = await box.keep.outputs("flow")
         assert (call.status, call.params) == ("failed", '{"text":"one"}')
         assert await box.statuses("flow", "in") == {"one": "skipped"}
-        reason = "nobody answered in time, asked 3 time(s)"
+        reason = "no answer in time, asked 3 times"
         assert (await box.last_run("flow", "file")).output_state == f'{{"status":"skipped","reason":"{reason}"}}'
         [said] = await box.keep.attention()
         assert (said.kind, reason in said.words) == ("expired", True)
