@@ -11,6 +11,7 @@ import msgspec
 
 from keep_actors.connectors import Catalog, Method
 from keep_actors.policy import Grant as Grant
+from keep_actors.text.counted import counted
 from keep_storage.ids import Millis
 from keep_storage.model import GrantPolicy
 from keep_storage.model import StoredGrant as StoredGrant
@@ -40,7 +41,9 @@ class PermissionsNeeded(Exception):
 
     def __init__(self, needed: list[Needed], why: str = "") -> None:
         lines = "\n".join([*(f"  {_line(each)}" for each in needed), *([why] if why else [])])
-        super().__init__(f"the script needs {len(needed)} permission(s) that it has not been granted:\n{lines}")
+        super().__init__(
+            f"the script needs {counted(len(needed), 'permission')} that it has not been granted:\n{lines}"
+        )
         self.needed = needed
 
 

@@ -8,6 +8,7 @@ from keep_actors.policy import Policy
 from keep_actors.run.schedule import ScheduleError, next_run_at, zone
 from keep_actors.sandbox_pool import SandboxPool
 from keep_actors.script import StoredDeclaration
+from keep_actors.text.counted import counted
 from keep_sandbox.declaration import PROBLEMS_SHOWN_MAX, Code, Declaration, Inspection, Problem, near
 from keep_sandbox.invocation import MethodKind
 from keep_sandbox.outcomes import Place
@@ -22,7 +23,7 @@ class DeployRefused(Exception):
     def __init__(self, problems: list[Problem], count: int) -> None:
         shown = "\n".join(f"  {_line(problem)}" for problem in problems)
         more = f"\n  … and {count - len(problems)} more" if count > len(problems) else ""
-        super().__init__(f"the script has {count} problem(s) and was not deployed:\n{shown}{more}")
+        super().__init__(f"the script has {counted(count, 'problem')} and was not deployed:\n{shown}{more}")
         self.problems = problems
         self.count = count
 

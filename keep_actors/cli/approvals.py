@@ -19,10 +19,11 @@ from keep_actors.cli.calls import Names, asked_names, is_whole, show_whole
 from keep_actors.cli.exit_codes import Exit, Stopped
 from keep_actors.cli.options import Decorated, changes, confirm, workflow_argument, workflow_option, yes_option
 from keep_actors.cli.reader import FileReader, reading
-from keep_actors.cli.terminal import counted, json_line, plain, remark, show
+from keep_actors.cli.terminal import json_line, plain, remark, show
 from keep_actors.cli.typed import line, workflow_word
 from keep_actors.cli.write_path import WritePath
 from keep_actors.policy import Grant
+from keep_actors.text.counted import counted
 from keep_storage import reads
 from keep_storage.model import Mutation, Workflow
 

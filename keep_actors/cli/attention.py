@@ -21,12 +21,13 @@ from keep_actors.cli.calls import Names, asked_names, asked_of_runtime, is_whole
 from keep_actors.cli.exit_codes import Exit
 from keep_actors.cli.options import control_option, full_option, looks, workflow_option
 from keep_actors.cli.reader import FileReader
-from keep_actors.cli.terminal import TITLE, counted, fields, plain, remark, show, show_commands, show_each, style, when
+from keep_actors.cli.terminal import TITLE, fields, plain, remark, show, show_commands, show_each, style, when
 from keep_actors.cli.typed import TYPED_VERDICTS, answers_to_call, answers_to_item
 from keep_actors.cli.typed import line as _line
 from keep_actors.cli.typed import workflow_word as _name
 from keep_actors.connectors import Catalog
 from keep_actors.text.call_text import preview
+from keep_actors.text.counted import counted
 from keep_storage import lookups, reads
 from keep_storage.model import AttentionKind, FailureClass, ItemState, Workflow
 

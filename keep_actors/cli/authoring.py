@@ -16,6 +16,7 @@ from keep_actors.cli.inputs import (
     source_of,
 )
 from keep_actors.cli.terminal import columns, json_line, plain, plain_lines, remark, show, style
+from keep_actors.text.counted import counted
 from keep_sandbox.declaration import Problem
 
 if TYPE_CHECKING:
@@ -79,8 +80,8 @@ def _text(found: "list[tuple[Path, str, Checked]]") -> str:
     errors, bad = sum(result.count for *_, result in found), sum(bool(result.count) for *_, result in found)
     if len(found) > 1:
         warnings = sum(len(result.warnings) for *_, result in found)
-        beside = f", {warnings} warning(s)" if warnings else ""
-        parts.append(f"{len(found)} files, {errors} error(s) in {bad} of them{beside}")
+        beside = f", {counted(warnings, 'warning')}" if warnings else ""
+        parts.append(f"{len(found)} files, {counted(errors, 'error')} in {bad} of them{beside}")
     return "\n".join(parts)
 
 

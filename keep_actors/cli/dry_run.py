@@ -19,6 +19,7 @@ from keep_actors.cli.inputs import (
 from keep_actors.cli.reader import readable
 from keep_actors.cli.terminal import json_line, plain, remark, show, style
 from keep_actors.text.call_text import call_text
+from keep_actors.text.counted import counted
 
 if TYPE_CHECKING:
     from keep_actors.authoring.dry_run import Difference, Rehearsal, Report, Simulated, WantedCall
@@ -127,7 +128,7 @@ def _show_problems(file: Path, source: str, refused: Any) -> None:
 
     for problem in refused.problems:
         show(problem_text(file, source, problem, err=True), err=True)
-    remark(f"{plain(str(file))}: {refused.count} error(s); it could not be deployed")
+    remark(f"{plain(str(file))}: {counted(refused.count, 'error')}; it could not be deployed")
 
 
 def _json(report: "Report") -> str:
@@ -194,7 +195,7 @@ def _call(head: str, wanted: "WantedCall") -> list[str]:
 
 def _ends(rehearsal: "Rehearsal") -> list[str]:
     return [
-        f"{plain(each.handler)}: {each.pending}{'+' if each.is_more else ''} event(s) left; {_RESTS[each.rest]}"
+        f"{plain(each.handler)}: {each.pending}{'+' if each.is_more else ''} events left; {_RESTS[each.rest]}"
         for each in rehearsal.ends
     ]
 

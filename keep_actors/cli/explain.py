@@ -12,6 +12,7 @@ from keep_actors.cli.options import control_option, full_option, looks
 from keep_actors.cli.reader import FileReader
 from keep_actors.cli.terminal import TITLE, fields, json_line, plain, show, show_commands, style, when
 from keep_actors.cli.typed import answers_to_call, answers_to_item, line, workflow_word
+from keep_actors.text.counted import counted
 from keep_storage import lookups, reads
 from keep_storage.ids import Millis
 from keep_storage.lookups import EventAt
@@ -187,7 +188,7 @@ def _show_mutation(mutation: Mutation, now: Millis, names: Names, full: bool) ->
         [
             (TITLE, mutation.title),
             ("state", f"{mutation.status}, version {mutation.version}"),
-            ("sent", f"{when(mutation.sent_at, now)}, {mutation.attempts} time(s)"),
+            ("sent", f"{when(mutation.sent_at, now)}, {counted(mutation.attempts, 'time')}"),
             ("result", mutation.result or ""),
             ("error", mutation.error),
             ("settled by", settled),

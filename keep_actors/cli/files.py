@@ -9,6 +9,7 @@ import msgspec
 from keep_actors.cli.exit_codes import Exit, Stopped
 from keep_actors.cli.options import db_option, json_option
 from keep_actors.cli.terminal import json_line, plain, remark, show, style
+from keep_actors.text.counted import counted
 from keep_storage.backup import back_up
 from keep_storage.doctor import DoctorReport, examine
 from keep_storage.errors import StorageError
@@ -81,6 +82,6 @@ def _as_text(report: DoctorReport) -> str:
     if report.is_healthy:
         lines.append(style("healthy", "green"))
     else:
-        lines.append(style(f"{len(report.problems)} problem(s)", "red"))
+        lines.append(style(f"{counted(len(report.problems), 'problem')}", "red"))
         lines += [f"  - {plain(problem)}" for problem in report.problems]
     return "\n".join(lines)

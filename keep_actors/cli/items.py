@@ -28,7 +28,6 @@ from keep_actors.cli.terminal import (
     TITLE_COLUMN,
     age,
     brief,
-    counted,
     fields,
     json_line,
     plain,
@@ -42,6 +41,7 @@ from keep_actors.cli.terminal import (
 )
 from keep_actors.cli.typed import answers_to_item, workflow_word
 from keep_actors.cli.write_path import WritePath
+from keep_actors.text.counted import counted
 from keep_storage import item_reads
 from keep_storage.errors import Rejected
 from keep_storage.ids import Millis

@@ -20,6 +20,7 @@ from keep_actors.cli.options import changes, grant_options, looks, workflow_argu
 from keep_actors.cli.reader import FileReader, reading
 from keep_actors.cli.terminal import fields, json_line, plain, plain_lines, remark, show
 from keep_actors.cli.write_path import EventsWait, WritePath
+from keep_actors.text.counted import counted
 
 
 @click.command()
@@ -85,7 +86,8 @@ def _settled(
     """Ask the person at the terminal what becomes of the events."""
     drop, move = list(command.drop), dict(command.move)
     for topic, count in waiting.topics.items():
-        remark(f"{plain(topic)}: the script no longer declares this topic, and {count} event(s) wait in it.")
+        waiting_in_it = f"{counted(count, 'event')} wait{'s' if count == 1 else ''} in it"
+        remark(f"{plain(topic)}: the script no longer declares this topic, and {waiting_in_it}.")
         choices = [f"move them to {plain(new)}" for new in waiting.declared]
         choices += ["drop them: they are skipped", "stop: nothing changes"]
         for number, choice in enumerate(choices, start=1):

@@ -192,11 +192,6 @@ def fields(pairs: Iterable[tuple[str, str]], indent: str = "", size: int = 0) ->
             show(line)
 
 
-def counted(number: int, noun: str) -> str:
-    """`1 call`, `1,200 calls`."""
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
-
-
 def show_commands(commands: Iterable[str]) -> None:
     """Command lines that can be typed next, if there are any."""
     lines = [f"    {plain(each)}" for each in commands]

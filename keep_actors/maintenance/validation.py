@@ -11,6 +11,7 @@ from typing import Any, Final, TypeAlias
 import msgspec
 
 from keep_actors.maintenance.evidence import legible
+from keep_actors.text.counted import counted
 from keep_sandbox.declaration import PROBLEMS_SHOWN_MAX, Consumer, Declaration, Inspection, Problem, Schedule, Scheduled
 from keep_sandbox.outcomes import Place
 
@@ -28,7 +29,7 @@ def problems_of(
     found = list(_problems(old, new, allowed_methods, old_source, new_source))
     hidden = len(found) - PROBLEMS_SHOWN_MAX
     return (
-        found if hidden <= 0 else [*found[:PROBLEMS_SHOWN_MAX], f"There are {hidden} more problem(s); fix these first."]
+        found if hidden <= 0 else [*found[:PROBLEMS_SHOWN_MAX], f"{counted(hidden, 'more problem')}; fix these first."]
     )
 
 
@@ -39,7 +40,8 @@ def _problems(
         yield "The script is the same as before; change what made it fail."
     yield from map(_sentence, new.problems)
     if new.problem_count > len(new.problems):
-        yield f"Inspection found {new.problem_count - len(new.problems)} more problem(s); fix the ones above first."
+        more = counted(new.problem_count - len(new.problems), "more problem")
+        yield f"Inspection found {more}; fix the ones above first."
     if new.declaration is None:
         if not new.problems:
             yield "The script does not load; it must `export default Keep.workflow({...})`."

@@ -11,6 +11,7 @@ from keep_actors.permissions import use_of
 from keep_actors.run.failures import Failure, logic
 from keep_actors.run.state import CheckedCall, RunFacts, RunState
 from keep_actors.text.call_text import preview
+from keep_actors.text.counted import counted
 from keep_storage.ids import Ids, Millis
 from keep_storage.model import FailureClass, Json, Mutation
 from keep_storage.operations import (
@@ -41,7 +42,7 @@ def refusal(facts: RunFacts, state: RunState, method: Method) -> Failure | None:
         return Failure(FailureClass.PERMISSION, words, is_fault=False, about=about)
     per_run = state.envelope.limits(permission).per_run
     if per_run is not None and state.calls.get(permission, 0) >= per_run:
-        words = f"{handler}: the permission {permission!r} is for {per_run} call(s) per run."
+        words = f"{handler}: the permission {permission!r} is for {counted(per_run, 'call')} per run."
         return Failure(FailureClass.PERMISSION, words, about=about)
     return None
 

@@ -14,6 +14,7 @@ from keep_actors.permissions import Envelope
 from keep_actors.policy import Policy
 from keep_actors.run.effects import Writes
 from keep_actors.script import Script
+from keep_actors.text.counted import counted
 from keep_actors.workflow import deployment
 from keep_sandbox.declaration import Declaration
 from keep_storage import reads
@@ -155,5 +156,5 @@ def _refused(host: Host, workflow: Workflow, failure: _Failure, policy: Policy, 
     note = NoteRepairAttempt(workflow.id, problem, host.time.now() + wait_ms)
     if attempts < policy.repairs_max:
         return (note,)
-    words = f"The script failed and could not be repaired in {attempts} attempt(s). The last one: {problem}"
+    words = f"The script failed and could not be repaired in {counted(attempts, 'attempt')}. The last one: {problem}"
     return (note, HaltWorkflow(workflow.id, words, FailureClass.LOGIC))

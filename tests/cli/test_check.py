@@ -97,7 +97,7 @@ def test_a_forgotten_await_on_an_item_is_a_warning_and_no_error(tmp_path: Path) 
         f"{file}: ok: replies",
     ]
     code, text = checked(file, GOOD)
-    assert (code, text.splitlines()[-1]) == (0, "2 files, 0 error(s) in 0 of them, 1 warning(s)")
+    assert (code, text.splitlines()[-1]) == (0, "2 files, 0 errors in 0 of them, 1 warning")
 
 
 def test_warnings_are_told_apart_from_problems_for_a_program_too(tmp_path: Path) -> None:
@@ -119,7 +119,7 @@ def test_good_scripts_pass_and_are_named() -> None:
 def test_several_files_have_a_summary() -> None:
     code, text = checked(GOOD, BROKEN[0], GOOD)
     assert code == 1
-    assert text.endswith("3 files, 1 error(s) in 1 of them\n")
+    assert text.endswith("3 files, 1 error in 1 of them\n")
     _, said = checked(GOOD, BROKEN[0], "--json")
     summary: dict[str, Any] = json.loads(said)
     assert summary["errors"] == 1

@@ -144,7 +144,7 @@ def test_every_call_is_shown_and_none_is_made(shell: Shell) -> None:
         "  calls   shop.ship  [a person is asked first]\n"
         '            order    "o2"\n'
         "            parcels  3\n"
-        "ship: 0 event(s) left; nothing is left\n"
+        "ship: 0 events left; nothing is left\n"
         "No call was made and nothing was written. `next` was not run.\n"
         "Jobs are not dry-run: sweep.\n"
     )
@@ -198,7 +198,7 @@ def test_without_reads_nothing_outside_is_asked(shell: Shell) -> None:
     done = shell.dry_run("shipping.js", "--no-reads")
     assert done.returncode == 1
     assert "shop.stock is not called in a dry run" in done.stdout
-    assert "ship: 2 event(s) left; it would stop here\n" in done.stdout
+    assert "ship: 2 events left; it would stop here\n" in done.stdout
     assert (shell.has_shipped, shell.asked) == (False, 0)
 
 

@@ -133,7 +133,7 @@ def test_on_a_terminal_a_person_is_asked_topic_by_topic(
         window.tmux("send-keys", "Enter")
         window.wait_for(r"^Which \(1 to 4\):")
         seen = window.screen()
-        assert "orders: the script no longer declares this topic, and 2 event(s) wait in it." in seen
+        assert "orders: the script no longer declares this topic, and 2 events wait in it." in seen
         offered = [line.strip() for line in seen.splitlines() if line.startswith("  ")]
         assert offered == [
             "1  move them to parcels",

@@ -259,7 +259,7 @@ def test_a_script_that_is_refused_exits_with_1_and_names_every_problem_and_its_p
     done = shell.run("wrong.js", "--once")
     assert done.returncode == 1
     assert done.stdout == ""
-    assert "wrong.js: the script has 2 problem(s) and was not deployed:" in done.stderr
+    assert "wrong.js: the script has 2 problems and was not deployed:" in done.stderr
     assert "the schedule of producers.poll is not valid [schedule-invalid]" in done.stderr
     assert "19:22: `eval` does not exist here [dynamic-code]" in done.stderr
     assert "Traceback" not in done.stderr

@@ -104,7 +104,7 @@ def test_who_runs_a_changed_file_says_whose_script_it_replaces(tmp_path_factory:
     changed = ("run", shell.theirs("one"), shell.theirs("two"), shell.write("three"), *options, "--accept")
     for words in ((), ("--workflow", "two"), ("--workflow", "nobody")):
         said = shell.refused(*changed, *words, code=1)
-        assert "one-theirs.js: the script has 1 problem(s)" in said
+        assert "one-theirs.js: the script has 1 problem " in said
         assert "the workflow 'one' (" in said
         assert "`--workflow`" in said
     assert [shell.version(each) for each in ("one", "two")] == ["1.0", "1.0"]

@@ -210,7 +210,7 @@ async def test_what_the_grants_make_of_each_call_is_shown(tmp_path: Path) -> Non
     assert not report.new.is_well
     whys = [run.wants.why for run in report.new.runs if run.wants and run.wants.verdict == "refused"]
     assert "needs the permission 'fake.mark'" in whys[0]
-    assert "1 call(s) a day" in whys[1]
+    assert "1 call a day" in whys[1]
     generous = await tried(source, path, fake, grants=["fake.mark"])
     assert ("fake.mark", {"target": "t", "text": "x"}, "allowed") in calls(generous)
     assert fake.calls == []

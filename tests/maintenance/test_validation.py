@@ -218,10 +218,10 @@ def test_what_inspection_did_not_list_is_counted() -> None:
     assert inspection.problem_count > len(inspection.problems)
     found = problems_of(OLD, inspection, GRANTED, old_source=SCRIPT, new_source=broken)
     assert len(found) == PROBLEMS_SHOWN_MAX + 1
-    assert found[-1] == "There are 1 more problem(s); fix these first."
+    assert found[-1] == "1 more problem; fix these first."
     few = msgspec.structs.replace(inspection, problems=inspection.problems[:1])
     found = problems_of(OLD, few, GRANTED, old_source=SCRIPT, new_source=broken)
-    assert found[1:] == ["Inspection found 59 more problem(s); fix the ones above first."]
+    assert found[1:] == ["Inspection found 59 more problems; fix the ones above first."]
 
 
 def test_names_that_a_script_chose_are_bounded_and_legible() -> None:

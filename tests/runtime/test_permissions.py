@@ -119,7 +119,7 @@ async def test_a_grant_for_so_many_calls_a_run_ends_the_run_that_wants_more() ->
         await box.publish("flow", "in", "one")
         await box.settle()
         assert fake.calls == ["search a", "search b"]
-        assert "2 call(s) per run" in (await box.keep.workflow("flow")).error
+        assert "2 calls per run" in (await box.keep.workflow("flow")).error
 
 
 async def test_a_grant_for_so_many_calls_a_day_holds_over_runs_and_restarts(tmp_path: object) -> None:

@@ -130,7 +130,7 @@ async def test_a_bad_answer_counts_and_after_the_budget_a_person_is_asked(bad: P
         assert mechanic.tasks[1].earlier_problems
         workflow = await box.keep.workflow("flow")
         assert workflow.error_class is FailureClass.LOGIC
-        assert "3 attempt(s)" in workflow.error
+        assert "3 attempts" in workflow.error
         assert fake.texts == ["one"]
         assert await box.statuses("flow", "in") == {"one": "reserved"}
         assert len(await box.keep.runs("flow")) == 1

@@ -14,6 +14,7 @@ from keep_actors.authoring.dry_run.report import EventRef
 from keep_actors.run.drive import Answers
 from keep_actors.run.earlier_calls import Earlier
 from keep_actors.run.effects import Writes
+from keep_actors.text.counted import counted
 from keep_storage import reads
 from keep_storage.errors import Reason, Rejected
 from keep_storage.limits import PEEK_MAX
@@ -92,7 +93,7 @@ class Backlog:
         """The same, for operations that a run would write next."""
         for use in (each for each in operations if isinstance(each, UseGrant)):
             if self._used[use.permission] >= use.per_day:
-                words = f"The permission {use.permission!r} is for {use.per_day} call(s) a day."
+                words = f"The permission {use.permission!r} is for {counted(use.per_day, 'call')} a day."
                 raise Rejected(Reason.GRANT_USED_UP, words)
             self._used[use.permission] += 1
 
