@@ -15,6 +15,7 @@ from keep_actors.cli.inputs import (
     script_file,
     source_of,
 )
+from keep_actors.cli.options import json_object_option
 from keep_actors.cli.terminal import columns, json_line, plain, plain_lines, remark, show, style
 from keep_actors.text.counted import counted
 from keep_sandbox.declaration import Problem
@@ -33,7 +34,7 @@ _BEFORE: Final = 60
 @click.command()
 @click.argument("files", nargs=-1, required=True, type=script_file(), metavar="FILE.js...")
 @connector_options
-@click.option("--json", "as_json", is_flag=True, help="One JSON object instead of text.")
+@json_object_option
 @sandbox_option
 def check(
     files: tuple[Path, ...], specs: tuple[str, ...], discovered: bool, as_json: bool, sandbox: "PoolMode"
@@ -152,7 +153,7 @@ def _excerpt(source: str, line: int, column: int, caret: str) -> list[str]:
     type=click.Path(dir_okay=False, path_type=Path),
     help="The file to write, such as keep.d.ts. Default: the standard output.",
 )
-@click.option("--json", "as_json", is_flag=True, help="One JSON object with the `declarations`, instead of the text.")
+@json_object_option
 def types(specs: tuple[str, ...], discovered: bool, out: Path | None, as_json: bool) -> None:
     """Write TypeScript declarations for scripts.
 
@@ -184,7 +185,7 @@ def types(specs: tuple[str, ...], discovered: bool, out: Path | None, as_json: b
 @click.command()
 @connector_options
 @click.option("--task", default="", metavar="TEXT", help="The task of the script, which comes last in the prompt.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object with the `prompt`, instead of the text.")
+@json_object_option
 def prompt(specs: tuple[str, ...], discovered: bool, task: str, as_json: bool) -> None:
     """Write the prompt for a model that is to write a script.
 

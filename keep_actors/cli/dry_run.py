@@ -16,6 +16,7 @@ from keep_actors.cli.inputs import (
     script_file,
     source_of,
 )
+from keep_actors.cli.options import json_object_option
 from keep_actors.cli.reader import readable
 from keep_actors.cli.terminal import json_line, plain, remark, show, style
 from keep_actors.text.call_text import call_text
@@ -51,7 +52,7 @@ _RESTS = {
 @click.option(
     "--grant", "granted", multiple=True, metavar="PERMISSION", help="Treat this permission as granted. Can be repeated."
 )
-@click.option("--json", "as_json", is_flag=True, help="One JSON object instead of text.")
+@json_object_option
 @sandbox_option
 def dry_run(
     file: Path,

@@ -7,7 +7,7 @@ import click
 import msgspec
 
 from keep_actors.cli.exit_codes import Exit, Stopped
-from keep_actors.cli.options import db_option, json_option
+from keep_actors.cli.options import db_option, json_object_option, json_option
 from keep_actors.cli.terminal import json_line, plain, remark, show, style
 from keep_actors.text.counted import counted
 from keep_storage.backup import back_up
@@ -48,7 +48,7 @@ def backup(target: Path, db: Path, as_json: bool) -> None:
 
 @click.command()
 @click.argument("file", type=click.Path(path_type=Path), envvar="KEEP_DB")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object instead of text.")
+@json_object_option
 def doctor(file: Path, as_json: bool) -> None:
     """Check a database FILE: schema, integrity, invariants. The file may be from an untrusted source.
 

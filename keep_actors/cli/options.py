@@ -23,6 +23,7 @@ db_option = click.option(
     "--db", type=_File, required=True, envvar="KEEP_DB", show_envvar=True, help="The database file."
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="One JSON object per line instead of text.")
+json_object_option = click.option("--json", "as_json", is_flag=True, help="One JSON object instead of text.")
 control_option = click.option(
     "--control",
     type=_File,
@@ -34,7 +35,7 @@ limit_option = click.option(
     "--limit", type=click.IntRange(1, 1000), default=20, show_default=True, help="Show at most this many."
 )
 full_option = click.option("--full", is_flag=True, help="Show calls whole, however long they are.")
-yes_option: Final = click.option("--yes", is_flag=True, help="Do not ask.")
+yes_option = click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 
 
 def confirm(question: str, yes: bool) -> None:
