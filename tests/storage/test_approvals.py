@@ -5,7 +5,7 @@ Its events stay reserved meanwhile. A refusal is a no: they are skipped, and `ne
 
 import pytest
 
-from keep_storage import Reason, Rejected, reads
+from keep_storage import Reason, Rejected, attention_reads, reads
 from keep_storage.model import (
     Approval,
     ApprovalStatus,
@@ -17,7 +17,7 @@ from keep_storage.model import (
     RunStatus,
     WorkflowStatus,
 )
-from keep_storage.operations import AskFirst, GrantUse, ItemScope
+from keep_storage.operations import AskAgain, AskFirst, GrantUse, ItemScope, RejectMutation
 from keep_storage.outcomes import mutation_result_for_next
 from tests.storage.world import WORKFLOW, World
 
@@ -239,6 +239,14 @@ def test_a_question_that_nobody_answered_is_asked_again_about_the_same_call(worl
     assert world.mutation(held.id).status is MutationStatus.IN_FLIGHT
     asked = reads.approvals_of_mutation(world.store.queries(), held.id)
     assert [each.id for each in asked] == [name, "apr_again"]
+
+
+def test_a_call_whose_questions_expired_in_one_moment_is_listed_once(world: World, held: Mutation) -> None:
+    asked, refused = AskAgain(question(world), "apr_again"), RejectMutation("apr_again", by="policy", expired=True)
+    for outcome in world.store.commit([asked, refused]):
+        outcome.unwrap()
+    matters = attention_reads.attention(world.store.queries(), stale_before=0, expired_after=0)
+    assert [each.about for each in matters if each.kind == "expired"] == [held.id]
 
 
 def test_the_first_answer_wins_and_the_second_is_told_who_was_first(world: World, held: Mutation) -> None:

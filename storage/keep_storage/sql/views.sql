@@ -49,4 +49,5 @@ UNION ALL
 SELECT a.workflow_id, 'expired', m.id, m.run_id, a.decided_at, 'look'
 FROM approvals a JOIN workflows w ON w.id = a.workflow_id JOIN mutations m ON m.id = a.mutation_id
 WHERE a.status = 'expired' AND w.status <> 'archived'
-    AND m.status = 'failed' AND m.resolved_by = 'approval_expired' AND m.resolved_at = a.decided_at;
+    AND m.status = 'failed' AND m.resolved_by = 'approval_expired' AND m.resolved_at = a.decided_at
+    AND a.id = (SELECT l.id FROM approvals l WHERE l.mutation_id = m.id ORDER BY l.requested_at DESC, l.id DESC LIMIT 1);
