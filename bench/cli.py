@@ -183,8 +183,9 @@ _BULK: Final = (
         id, topic_id, message_id, title, payload, status, attempt, caused, created_at, updated_at)
     SELECT printf('evt_%028x', i), {_TOPIC}, 'order-' || i, 'Order ' || i, :payload, 'consumed', 1, 0,
         :now - :rows + i, :now - :rows + i FROM n""",
-    f"""{_NUMBERS} INSERT INTO reservations (run_id, event_id, attempt, reserved_at)
-    SELECT printf('run_%028x', i), printf('evt_%028x', i), 1, :now FROM n""",
+    f"""{_NUMBERS} INSERT INTO reservations (run, event, attempt, reserved_at)
+    SELECT r.number, e.seq, 1, :now
+    FROM n JOIN runs r ON r.id = printf('run_%028x', i) JOIN events e ON e.id = printf('evt_%028x', i)""",
     f"""{_NUMBERS} INSERT INTO mutations (
         id, identity_key, idempotency_key, workflow_id, run_id, connector, method, params, title, reconcilable, status,
         version, result, attempts, sent_at, resolved_by, resolved_at, created_at, updated_at)
@@ -201,10 +202,17 @@ _BULK: Final = (
         0, :now, :now FROM n""",
     f"""{_NUMBERS} INSERT INTO item_runs (run_id, workflow_id, item_id, attempt)
     SELECT '{_JOB_RUN}', :workflow, 'item-' || i, 1 FROM n""",
-    f"""{_NUMBERS} INSERT INTO journal (at, operation, workflow_id, run_id, changed)
-    SELECT :now - :rows + i, 'create_run', :workflow, printf('run_%028x', i), '{{"handler":"file_order"}}' FROM n""",
-    f"""{_NUMBERS} INSERT INTO journal (at, operation, workflow_id, run_id, changed)
-    SELECT :now - :rows + i, 'commit_consumer', :workflow, printf('run_%028x', i), '{{"consumed":1}}' FROM n""",
+    "INSERT INTO names (name) VALUES ('create_run'), ('commit_consumer') ON CONFLICT (name) DO NOTHING",
+    *(
+        f"""{_NUMBERS} INSERT INTO journal (at, operation, workflow, run, changed)
+        SELECT :now - :rows + i, o.number, w.number, r.number, '{changed}'
+        FROM n JOIN names o ON o.name = '{operation}' JOIN names w ON w.name = :workflow
+        JOIN runs r ON r.id = printf('run_%028x', i)"""
+        for operation, changed in (("create_run", '{"handler":"file_order"}'), ("commit_consumer", '{"consumed":1}'))
+    ),
+    """INSERT INTO journal_blocks (workflow, block)
+    SELECT DISTINCT workflow, seq - seq % 4096 FROM journal WHERE workflow IS NOT NULL
+    ON CONFLICT (workflow, block) DO NOTHING""",
     f"""WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < :waiting) INSERT INTO events (
         id, topic_id, message_id, title, payload, status, attempt, caused, created_at, updated_at)
     SELECT printf('evt_f%027x', i), {_TOPIC}, 'waiting-' || i, 'Order ' || i, :payload, 'pending', 1, 0, :now, :now

@@ -43,8 +43,9 @@ _BULK: Final = (
     SELECT printf('evt_%028x', i), w.topic_id, printf('old-%08x', i * {_SPREAD} & 0xffffffff), 'Order ' || i, :payload,
         'consumed', 1, 0, :now - :rows + i, :now - :rows + i
     FROM n JOIN crowd w ON w.number = i % :workflows""",
-    f"""{_NUMBERS} INSERT INTO reservations (run_id, event_id, attempt, reserved_at)
-    SELECT printf('run_%028x', i), printf('evt_%028x', i), 1, :now FROM n""",
+    f"""{_NUMBERS} INSERT INTO reservations (run, event, attempt, reserved_at)
+    SELECT r.number, e.seq, 1, :now
+    FROM n JOIN runs r ON r.id = printf('run_%028x', i) JOIN events e ON e.id = printf('evt_%028x', i)""",
     f"""{_NUMBERS} INSERT INTO mutations (
         id, identity_key, idempotency_key, workflow_id, run_id, connector, method, params, title, reconcilable, status,
         version, result, attempts, sent_at, resolved_by, resolved_at, created_at, updated_at)
@@ -52,12 +53,17 @@ _BULK: Final = (
         'shop', 'file', :payload, 'File the order', 0, 'applied', 2, '{{"rowId":1}}', 1, :now, 'connector', :now,
         :now - :rows + i, :now - :rows + i
     FROM n JOIN crowd w ON w.number = i % :workflows""",
-    f"""{_NUMBERS} INSERT INTO journal (at, operation, workflow_id, run_id, changed)
-    SELECT :now - :rows + i, 'create_run', w.id, printf('run_%028x', i), '{{"handler":"fileOrder"}}'
-    FROM n JOIN crowd w ON w.number = i % :workflows""",
-    f"""{_NUMBERS} INSERT INTO journal (at, operation, workflow_id, run_id, changed)
-    SELECT :now - :rows + i, 'commit_consumer', w.id, printf('run_%028x', i), '{{"consumed":1}}'
-    FROM n JOIN crowd w ON w.number = i % :workflows""",
+    "INSERT INTO names (name) VALUES ('create_run'), ('commit_consumer') ON CONFLICT (name) DO NOTHING",
+    *(
+        f"""{_NUMBERS} INSERT INTO journal (at, operation, workflow, run, changed)
+        SELECT :now - :rows + i, (SELECT number FROM names WHERE name = '{operation}'), o.number, r.number, '{changed}'
+        FROM n JOIN crowd w ON w.number = i % :workflows JOIN names o ON o.name = w.id
+        JOIN runs r ON r.id = printf('run_%028x', i)"""
+        for operation, changed in (("create_run", '{"handler":"fileOrder"}'), ("commit_consumer", '{"consumed":1}'))
+    ),
+    """INSERT INTO journal_blocks (workflow, block)
+    SELECT DISTINCT workflow, seq - seq % 4096 FROM journal WHERE workflow IS NOT NULL
+    ON CONFLICT (workflow, block) DO NOTHING""",
     """UPDATE topics SET writes = writes
         + (SELECT COUNT(*) FROM events e WHERE e.topic_id = topics.id AND e.status = 'consumed')""",
 )

@@ -1,4 +1,8 @@
-"""Sortable text ids with a type prefix: `run_018f3c…`. Ids of one source never repeat and never go back."""
+"""Sortable text ids with a type prefix: `run_1k7s2q…`. Ids of one source never repeat and never go back.
+
+The time in milliseconds and a random number, in digits to the base 32. Ids of earlier versions are longer, and sort
+before these: they begin with a zero, and no time since 2004 does here.
+"""
 
 import random
 import threading
@@ -19,7 +23,10 @@ def wall_clock() -> Millis:
 
 IdKind = Literal["wf", "ver", "ses", "run", "evt", "mut", "apr", "ntc"]
 
-_COUNTER_BITS = 64
+_DIGITS = "0123456789abcdefghijklmnopqrstuv"
+_PAIRS = tuple(first + second for first in _DIGITS for second in _DIGITS)
+_TIME_BITS = 45
+_COUNTER_BITS = 50
 _SPREAD = 1 << 20
 """Ids of one millisecond are this far apart at most, at random: those of two processes do not meet."""
 
@@ -41,4 +48,8 @@ class Ids:
             if fresh <= self._last:
                 fresh = self._last + 1 + self._rng.randrange(_SPREAD)
             self._last = fresh
-        return f"{kind}_{fresh:028x}"
+        return f"{kind}_{_in_digits(fresh)}"
+
+
+def _in_digits(number: int) -> str:
+    return "".join([_PAIRS[number >> shift & 1023] for shift in range(_TIME_BITS + _COUNTER_BITS - 5, -1, -10)])[1:]

@@ -1,6 +1,6 @@
 """The answer of an operation, and its journal entries. One cannot be given without the other."""
 
-from typing import Any, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 import msgspec
 
@@ -10,6 +10,8 @@ from keep_storage.transaction import Transaction
 T = TypeVar("T")
 
 _encode = msgspec.json.Encoder().encode
+
+_NUMBERS_KEPT_MAX: Final = 16_384
 
 
 class Entry(msgspec.Struct, frozen=True):
@@ -29,8 +31,9 @@ class Change(msgspec.Struct, Generic[T], frozen=True):
 
 
 def changed(answer: T, workflow_id: str | None, run_id: str | None, why: str = "", **what: Any) -> Change[T]:
-    """The usual change: one entry."""
-    return Change(answer, (Entry(workflow_id, run_id, what, why),))
+    """The usual change: one entry. What there is nothing to say about (a `None`, an empty text) is left out."""
+    said = {name: value for name, value in what.items() if value is not None and value != ""}
+    return Change(answer, (Entry(workflow_id, run_id, said, why),))
 
 
 Journal = list[tuple[str, Entry]]
@@ -38,17 +41,31 @@ Journal = list[tuple[str, Entry]]
 
 
 def write(tx: Transaction, entries: Journal, now: Millis) -> None:
-    tx.run_each(
-        "append_journal",
-        (
-            {
-                "at": now,
-                "operation": operation,
-                "workflow_id": entry.workflow_id,
-                "run_id": entry.run_id,
-                "changed": _encode(entry.changed).decode(),
-                "why": entry.why,
-            }
-            for operation, entry in entries
-        ),
-    )
+    if not entries:
+        return
+    end = tx.one("journal_end", {})
+    assert end, "an aggregate has one row"
+    known = tx.kept.numbers
+    lines = [
+        {
+            "at": now,
+            "operation": known.get(operation) or _number(tx, operation),
+            "workflow": entry.workflow_id and (known.get(entry.workflow_id) or _number(tx, entry.workflow_id)),
+            "run_id": entry.run_id,
+            "changed": _encode(entry.changed).decode(),
+            "why": entry.why,
+        }
+        for operation, entry in entries
+    ]
+    tx.run_each("append_journal", lines)
+    tx.run("note_journal_blocks", {"after": end[0]})
+
+
+def _number(tx: Transaction, name: str) -> int:
+    """Find or give the number that the journal has instead of a name."""
+    row = tx.one("number_of_name", {"name": name}) or tx.one("insert_name", {"name": name})
+    assert row, "a new name gets a number"
+    if len(tx.kept.numbers) >= _NUMBERS_KEPT_MAX:
+        tx.kept.numbers.clear()
+    number = tx.kept.numbers[name] = int(row[0])
+    return number

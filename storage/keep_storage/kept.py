@@ -1,6 +1,7 @@
 """Rows that the writer knows without reading them again: workflows, active runs and unsettled calls.
 
-Only `rows` and `mutation_rows` write these three tables, and they say here what each row has become. Whatever is undone
+Only `rows` and `mutation_rows` write these three tables, and they say here what each row has become. Beside them are
+the numbers that the journal has instead of names, which never change. Whatever is undone
 (a savepoint, a transaction, a commit that failed) empties it. `invariants.check` compares it with the tables.
 """
 
@@ -20,10 +21,12 @@ K = TypeVar("K", Workflow, Run, Mutation)
 class Kept:
     """Rows by type and id, as they were last written or read. The oldest makes room."""
 
-    __slots__ = ("_rows", "_rows_max")
+    __slots__ = ("_rows", "_rows_max", "numbers")
 
     def __init__(self, rows_max: int = KEPT_ROWS_MAX) -> None:
         self._rows: dict[tuple[type, str], Any] = {}
+        self.numbers: dict[str, int] = {}
+        """By name. Only the journal looks names up, and adds those that it has written."""
         self._rows_max = rows_max
 
     def find(self, struct: type[K], row_id: str) -> K | None:
@@ -46,6 +49,7 @@ class Kept:
 
     def clear(self) -> None:
         self._rows.clear()
+        self.numbers.clear()
 
     def all(self) -> Iterable[Workflow | Run | Mutation]:
         return list(self._rows.values())

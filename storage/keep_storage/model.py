@@ -203,6 +203,8 @@ class Run(Record, frozen=True, gc=False):
     cost_micros: int
     created_at: Millis
     ended_at: Millis | None
+    number: int
+    """Its place among all runs of the file, which gives it; 0 before it is written."""
 
 
 class Event(Record, frozen=True, gc=False):

@@ -245,7 +245,8 @@ def sessions(q: Queries, workflow_id: str, *, limit: int = PEEK_DEFAULT, before:
 
 def runs(q: Queries, workflow_id: str, *, limit: int = PEEK_DEFAULT, before: str = _LAST_ID) -> list[Run]:
     """The runs of a workflow, newest first. `before` is the id of the last one seen."""
-    return find_all(q, Run, "runs_of_workflow", {"workflow_id": workflow_id, "limit": limit, "before": before})
+    key = {"workflow_id": workflow_id, "limit": limit, "before": before, "last": _LAST_SEQ}
+    return find_all(q, Run, "runs_of_workflow", key)
 
 
 def tasks(q: Queries, workflow_id: str, *, limit: int = PEEK_DEFAULT, before: str = _LAST_ID) -> list[MaintenanceTask]:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from keep_storage.ids import Millis
 from keep_storage.model import (
@@ -268,12 +269,14 @@ def run(q: Queries, run_id: str) -> Run | None:
     return find_by_id(q, Run, "run_by_id", run_id)
 
 
-def insert_run(tx: Transaction, run: Run) -> bool:
-    """False if there is already a run with this id."""
-    is_new = tx.one("insert_run", as_params(run)) is not None
-    if is_new:
-        tx.kept.keep(run)
-    return is_new
+def insert_run(tx: Transaction, run: Run) -> Run | None:
+    """The run with its number; nothing if there is already one with this id."""
+    row = tx.one("insert_run", as_params(run))
+    if row is None:
+        return None
+    numbered = replace(run, number=row[0])
+    tx.kept.keep(numbered)
+    return numbered
 
 
 def save_run(tx: Transaction, run: Run) -> None:

@@ -95,8 +95,9 @@ def create_run(tx: Transaction, op: CreateRun, now: Millis) -> Change[Run]:
         cost_micros=0,
         created_at=now,
         ended_at=None,
+        number=0,
     )
-    _insert(tx, run)
+    run = _insert(tx, run)
     return changed(run, run.workflow_id, run.id, handler=run.handler, phase=run.phase)
 
 
@@ -139,8 +140,9 @@ def create_retry_run(tx: Transaction, op: CreateRetryRun, now: Millis) -> Change
         cost_micros=0,
         created_at=now,
         ended_at=None,
+        number=0,
     )
-    _insert(tx, retry)
+    retry = _insert(tx, retry)
     event_rows.transfer_reservations(tx, failed.id, retry.id, now)
     rows.unpark(tx, failed.id)
     workflow = workflows.existing(tx, failed.workflow_id)
@@ -168,9 +170,8 @@ def _admit(q: Queries, session_id: str, handler: str) -> rows.Admission:
     return admission
 
 
-def _insert(tx: Transaction, run: Run) -> None:
-    if not rows.insert_run(tx, run):
-        reject(Reason.ID_TAKEN, f"There is already a run {run.id!r}.")
+def _insert(tx: Transaction, run: Run) -> Run:
+    return rows.insert_run(tx, run) or reject(Reason.ID_TAKEN, f"There is already a run {run.id!r}.")
 
 
 # Moving on.
@@ -282,4 +283,4 @@ def _commit(
     )
     rows.save_run(tx, committed)
     rows.count_committed_run(tx, run.session_id)
-    return changed(committed, run.workflow_id, run.id, phase=[run.phase, committed.phase], published=published)
+    return changed(committed, run.workflow_id, run.id, published=published)

@@ -22,8 +22,10 @@ from keep_storage.wary import TOO_MUCH, Allowance, refuse_what_is_no_file, size_
 _BUSY_MS: Final = 5_000
 _CACHE_KIB: Final = 65_536
 _WAL_BYTES_KEPT: Final = 64 * 1024 * 1024
-_CHECKPOINT_PAGES: Final = 4_000
-"""16 MiB of log between two checkpoints: each costs two more syncs."""
+_PAGE_BYTES: Final = 2_048
+"""Of a new file. A commit writes whole pages to the log, however little it changes on each."""
+_CHECKPOINT_BYTES: Final = 16 * 1024 * 1024
+"""The log between two checkpoints: each costs two more syncs."""
 _STATEMENTS_CACHED: Final = 256
 _BACKUP_PAGES: Final = 1_000
 
@@ -389,6 +391,7 @@ def look_at(path: str) -> tuple[int, list[str], bool]:
 
 
 def _configure(connection: apsw.Connection, path: str) -> None:
+    connection.pragma("page_size", _PAGE_BYTES)  # a file that is not empty keeps its own
     mode = connection.pragma("journal_mode", "WAL")
     if mode not in ("wal", "memory"):
         raise StorageUnavailable(f"{path}: its file system has no write-ahead log (SQLite chose {mode!r}).")
@@ -397,7 +400,7 @@ def _configure(connection: apsw.Connection, path: str) -> None:
     connection.pragma("checkpoint_fullfsync", True)
     connection.pragma("foreign_keys", True)
     connection.pragma("cache_size", -_CACHE_KIB)
-    connection.pragma("wal_autocheckpoint", _CHECKPOINT_PAGES)
+    connection.pragma("wal_autocheckpoint", _CHECKPOINT_BYTES // int(str(connection.pragma("page_size"))))
     connection.pragma("journal_size_limit", _WAL_BYTES_KEPT)
 
 

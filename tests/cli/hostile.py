@@ -77,7 +77,7 @@ _TEXTS: Final = {
     "approvals": ["decided_by", "reason"],
     "grants": ["permission", "granted_by", "limits"],
     "maintenance_tasks": ["problem"],
-    "journal": ["operation", "why"],
+    "journal": ["why"],
 }
 _VALUES: Final = {"runs": ["logs"], "events": ["payload"], "mutations": ["params", "result"]}
 
@@ -107,6 +107,8 @@ def craft(db: Path) -> dict[str, str]:
         for column in columns:
             value = f'{{"order":"x","{FORGED}":{AS_JSON}}}' if column == "params" else AS_JSON
             connection.execute(f"UPDATE {table} SET {column} = ? WHERE {column} IS NOT NULL", [value])
+    operations = "number IN (SELECT operation FROM journal)"
+    connection.execute(f"UPDATE names SET name = name || ? WHERE {operations}", [HOSTILE])
     connection.execute("UPDATE journal SET changed = ?", [f'{{"words":{AS_JSON},"{FORGED}":"x"}}'])
     found = {
         "workflow": "SELECT id FROM workflows WHERE name LIKE 'asks%'",

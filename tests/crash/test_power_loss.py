@@ -28,10 +28,10 @@ NEVER = 1_000_000
 OFTEN = 60
 """A checkpoint after so many pages in the log: every few batches."""
 
-FRAME_BYTES = 24 + 4_096
+FRAME_BYTES = 24 + 2_048
 """One page in the log."""
 FRAMES_OF_A_TOGGLE = 3
-"""Pausing a workflow changes its row, the journal, and an index of the journal."""
+"""Pausing a workflow changes its row, an index of workflows, and the journal."""
 
 Files = Mapping[str, bytes]
 Journal = list[JournalEntry]

@@ -40,17 +40,17 @@ WHERE a.status = 'open' AND r.status <> 'active'"""
 
 # When a call was written into the ledger, as the journal counts.
 _RECORDED: Final = """
-SELECT MAX(seq) FROM journal
+SELECT MAX(seq) FROM journal_entries
 WHERE run_id = ? AND operation = 'create_mutation' AND json_extract(changed, '$.mutation') = ?"""
 
 # The last that people had said by then: of the workflow, of the run, of a permission.
 _LAST_STATUS: Final = """
-SELECT operation FROM journal WHERE workflow_id = ? AND seq < ?
+SELECT operation FROM journal_entries WHERE workflow_id = ? AND seq < ?
     AND operation IN ('pause_workflow', 'resume_workflow', 'archive_workflow', 'unarchive_workflow')
 ORDER BY seq DESC LIMIT 1"""
-_STOPPED: Final = "SELECT 1 FROM journal WHERE run_id = ? AND operation = 'stop_run' AND seq < ?"
+_STOPPED: Final = "SELECT 1 FROM journal_entries WHERE run_id = ? AND operation = 'stop_run' AND seq < ?"
 _LAST_GRANT: Final = """
-SELECT COALESCE(json_extract(j.changed, '$.policy'), 'revoked') FROM journal j
+SELECT COALESCE(json_extract(j.changed, '$.policy'), 'revoked') FROM journal_entries j
 JOIN runs r ON r.id = ? JOIN script_versions v ON v.id = r.version_id
 WHERE j.workflow_id = r.workflow_id AND j.operation IN ('grant_permission', 'revoke_permission') AND j.seq < ?
     AND json_extract(j.changed, '$.permission') = ? AND json_extract(j.changed, '$.major') = v.major
@@ -225,9 +225,9 @@ class Oracle:
         if not any(each.ordered for each in scripts.spec_of(source).consumers if each.name == by):
             return
         rows = self._rows(
-            "SELECT 1 FROM mutations d JOIN reservations dh ON dh.run_id = d.run_id "
+            "SELECT 1 FROM mutations d JOIN runs_of_events dh ON dh.run_id = d.run_id "
             "JOIN events de ON de.id = dh.event_id JOIN runs dr ON dr.id = d.run_id "
-            "JOIN reservations h ON h.run_id = ? JOIN events e ON e.id = h.event_id "
+            "JOIN runs_of_events h ON h.run_id = ? JOIN events e ON e.id = h.event_id "
             "WHERE d.workflow_id = ? AND d.id <> ? AND d.status IN ('needs_reconcile', 'indeterminate') "
             "AND dr.handler = ? AND json_extract(de.payload, '$.k') = json_extract(e.payload, '$.k')",
             call.run_id,

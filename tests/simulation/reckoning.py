@@ -118,9 +118,9 @@ class Reckoning:
         """What was consumed has had its effect, if the script that consumed it wanted one."""
         for workflow_id, handler, message_id, source, prepared, outcome, root in self._rows(
             "SELECT r.workflow_id, r.handler, e.message_id, v.source, r.prepare_result, r.mutation_outcome, "
-            "COALESCE(m.id, '') FROM events e JOIN reservations h ON h.event_id = e.id "
+            "COALESCE(m.id, '') FROM events e JOIN runs_of_events h ON h.event_id = e.id "
             "JOIN runs r ON r.id = h.run_id AND r.status = 'committed' "
-            "JOIN script_versions v ON v.id = r.version_id LEFT JOIN mutations m ON m.run_id = r.id "
+            "JOIN script_versions v ON v.id = r.version_id LEFT JOIN mutations m ON m.identity_key = r.id "
             "WHERE e.status = 'consumed'"
         ):
             spec = scripts.spec_of(source)
@@ -167,7 +167,7 @@ class Reckoning:
                     self._wrong(f"somebody was told that {name} is refused, and it is {status}")
                 continue
             left = self._rows(
-                "SELECT e.status FROM reservations h JOIN events e ON e.id = h.event_id WHERE h.run_id = ? "
+                "SELECT e.status FROM runs_of_events h JOIN events e ON e.id = h.event_id WHERE h.run_id = ? "
                 "UNION SELECT state FROM items WHERE workflow_id = ? AND item_id = ? AND attempt = ?",
                 run_id,
                 workflow_id,
@@ -196,7 +196,7 @@ class Reckoning:
         settled = Counter(
             entry[0]
             for entry in self._rows(
-                "SELECT json_extract(changed, '$.mutation') FROM journal "
+                "SELECT json_extract(changed, '$.mutation') FROM journal_entries "
                 "WHERE operation IN ('apply_mutation', 'skip_mutation') "
             )
         )

@@ -15,7 +15,7 @@ from keep_storage.ids import IdKind, Ids
 KINDS: tuple[IdKind, ...] = get_args(IdKind)
 NOW = 1_700_000_000_000
 
-moments = st.integers(min_value=0, max_value=2**48 - 1)
+moments = st.integers(min_value=0, max_value=2**45 - 1)
 
 
 class Clock:
@@ -31,13 +31,13 @@ class Clock:
 
 
 def number(identifier: str) -> int:
-    return int(identifier.split("_")[1], 16)
+    return int(identifier.split("_")[1], 32)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_an_id_is_its_prefix_and_a_number_of_fixed_width(kind: IdKind) -> None:
     identifier = Ids(Clock(NOW), random.Random(1)).new(kind)
-    assert re.fullmatch(rf"{kind}_[0-9a-f]{{28}}", identifier)
+    assert re.fullmatch(rf"{kind}_[0-9a-v]{{19}}", identifier)
 
 
 @given(times=st.lists(moments, min_size=2, max_size=20), seed=st.integers())
@@ -52,6 +52,12 @@ def test_ids_of_different_sources_sort_by_the_time_they_were_made(times: list[in
     rng = random.Random(seed)
     made = [Ids(Clock(moment), rng).new("run") for moment in sorted(times)]
     assert made == sorted(made)
+
+
+@given(earlier=st.integers(min_value=0, max_value=2**44 - 1), now=st.integers(min_value=2**40, max_value=2**45 - 1))
+def test_ids_of_earlier_versions_sort_before_those_of_now(earlier: int, now: int) -> None:
+    """They had the time and a random number in 28 digits to the base 16."""
+    assert f"run_{earlier:012x}{2**64 - 1:016x}" < Ids(Clock(now), random.Random(1)).new("run")
 
 
 def test_many_ids_of_one_millisecond_are_unique_and_sorted() -> None:
@@ -73,7 +79,7 @@ def test_a_clock_that_goes_back_does_not_take_ids_back() -> None:
 
 
 def test_an_id_carries_the_time_it_was_made() -> None:
-    assert number(Ids(Clock(NOW), random.Random(1)).new("run")) >> 64 == NOW
+    assert number(Ids(Clock(NOW), random.Random(1)).new("run")) >> 50 == NOW
 
 
 @given(times=st.lists(moments, min_size=1, max_size=10), seed=st.integers())
@@ -92,8 +98,8 @@ def test_without_a_seed_two_sources_do_not_collide() -> None:
 
 
 def test_the_last_moment_of_the_clock_still_fits_the_width() -> None:
-    ids = Ids(Clock(2**48 - 1), random.Random(1))
-    assert {len(ids.new("run")) for _ in range(1_000)} == {len("run_") + 28}
+    ids = Ids(Clock(2**45 - 1), random.Random(1))
+    assert {len(ids.new("run")) for _ in range(1_000)} == {len("run_") + 19}
 
 
 def test_threads_may_share_a_source() -> None:

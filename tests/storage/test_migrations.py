@@ -5,11 +5,13 @@ approval, `wf_gone` was archived with one, `wf_doubt` is stopped by a doubt and 
 `wf_items` has a call in an item that was recorded under its words.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import closing
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import apsw
+import msgspec
 import pytest
 
 from keep_storage import (
@@ -19,18 +21,33 @@ from keep_storage import (
     attention_reads,
     invariants,
     item_reads,
+    lookups,
     mutation_rows,
     reads,
     statements,
 )
-from keep_storage.model import ItemState, Mutation, MutationStatus, Phase, Resolver, Run, RunStatus, WorkflowStatus
+from keep_storage.model import (
+    ItemState,
+    JournalEntry,
+    Mutation,
+    MutationStatus,
+    Phase,
+    Record,
+    Resolver,
+    Run,
+    RunStatus,
+    WorkflowStatus,
+)
 from keep_storage.operations import ItemScope, Reserve
 from keep_storage.outcomes import mutation_result_for_next
 from keep_storage.schema import APPLICATION_ID
+from keep_storage.transaction import Queries
 from tests.storage.due import check_agenda
 from tests.storage.world import CountingClock, World
 
 ROWS = Path(__file__).parent / "data" / "schema_1.sql"
+BLOCK = 4_096
+"""Entries of the journal in one block of `journal_blocks`."""
 
 
 @pytest.fixture
@@ -85,11 +102,96 @@ def test_every_row_is_still_there_and_no_promise_is_broken(path: Path) -> None:
     before = counted()
     with Store.open(path, CountingClock()) as store:
         assert invariants.check(store.queries(), deep=True) == []
-    assert counted() == before
+    after = counted()
+    assert {name: after[name] for name in before} == before
     look = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)
     assert look.pragma("user_version") == len(statements.migrations())
     assert look.execute("PRAGMA foreign_key_check").fetchall() == []
     look.close()
+
+
+class Before(NamedTuple):
+    """Rows of a file of version 4, as that version had them."""
+
+    journal: list[tuple[Any, ...]]
+    runs: list[tuple[Any, ...]]
+    mutations: list[tuple[Any, ...]]
+    held: list[tuple[Any, ...]]
+    roots: list[tuple[Any, ...]]
+    events: list[tuple[Any, ...]]
+
+
+@pytest.fixture
+def before(path: Path) -> Before:
+    """The same file in version 4, with a cause of an event, and a journal that reaches over several blocks."""
+    with closing(apsw.Connection(str(path))) as old, old:
+        for number, migration in enumerate(statements.migrations()[1:4], start=2):
+            old.execute(migration)
+            old.pragma("user_version", number)
+        old.execute("INSERT INTO event_roots SELECT b.id, a.id FROM events a JOIN events b ON b.seq = a.seq + 1")
+        old.execute("UPDATE events SET caused = 1 WHERE id IN (SELECT event_id FROM event_roots)")
+        end = int(str(old.execute("SELECT MAX(seq) FROM journal").fetchall()[0][0]))
+        old.executemany(
+            "INSERT INTO journal VALUES (?, 1700000000099, 'set_down', ?, ?, '{\"n\":1}', ?)",
+            (
+                (seq, *(("wf_ask", "run_ask") if seq % 1_000 == 0 else ("wf_busy", None)), "" if seq % 3 else "so")
+                for seq in range(end + 1, 3 * BLOCK)
+            ),
+        )
+        looks = {
+            "journal": "SELECT * FROM journal ORDER BY seq",
+            "runs": "SELECT id, workflow_id, version_id FROM runs ORDER BY id",
+            "mutations": "SELECT id, run_id FROM mutations ORDER BY id",
+            "held": "SELECT run_id, event_id, attempt, reserved_at FROM reservations ORDER BY 1, 2",
+            "roots": "SELECT event_id, root_event_id FROM event_roots",
+            "events": "SELECT id FROM events",
+        }
+        found = Before(**{name: list(old.execute(look)) for name, look in looks.items()})
+    assert all(found), "there is something of everything"
+    return found
+
+
+def pages(q: Queries, workflow_id: str) -> Iterator[JournalEntry]:
+    after = 0
+    while page := reads.journal(q, workflow_id=workflow_id, after=after, limit=500):
+        yield from page
+        after = page[-1].seq
+
+
+def plain(rows: Iterable[Record]) -> list[tuple[Any, ...]]:
+    return [msgspec.structs.astuple(row) for row in rows]
+
+
+def test_the_journal_reads_the_same_now_that_it_has_numbers_for_names(path: Path, before: Before) -> None:
+    with Store.open(path, CountingClock()) as store:
+        q = store.queries()
+        assert plain(reads.journal(q, limit=len(before.journal) + 1)) == before.journal
+        for workflow_id in ("wf_ask", "wf_job", "wf_busy", "wf_none"):
+            of_workflow = [row for row in before.journal if row[3] == workflow_id]
+            assert plain(pages(q, workflow_id)) == of_workflow
+            assert plain(lookups.newest_journal(q, workflow_id=workflow_id, limit=9)) == of_workflow[-9:]
+        for run_id, _, _ in before.runs:
+            assert plain(reads.journal_of_run(q, run_id)) == [row for row in before.journal if row[4] == run_id]
+
+
+def test_what_runs_held_and_called_reads_the_same_now_that_they_have_numbers(path: Path, before: Before) -> None:
+    with Store.open(path, CountingClock()) as store:
+        q = store.queries()
+        for number, (run_id, workflow_id, version_id) in enumerate(before.runs, start=1):
+            run = reads.run(q, run_id)
+            assert run
+            assert run.number == number
+            assert run in reads.runs(q, workflow_id)
+            assert run in reads.runs_of_version(q, version_id)
+            called = [row[0] for row in before.mutations if row[1] == run_id]
+            assert [each.id for each in reads.mutations_of_run(q, run_id)] == called
+        for (event_id,) in before.events:
+            held = [row for row in before.held if row[1] == event_id]
+            assert plain(reads.reservations_of_event(q, event_id)) == held
+            roots = [row[1] for row in before.roots if row[0] == event_id]
+            assert [each.id for each in reads.roots_of_event(q, event_id)] == roots
+            caused = [row[0] for row in before.roots if row[1] == event_id]
+            assert [each.id for each in reads.events_caused_by(q, event_id)] == caused
 
 
 def test_a_start_finds_nothing_that_a_dead_process_left(world: World) -> None:

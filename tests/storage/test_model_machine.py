@@ -134,11 +134,11 @@ WHOSE = {"workflows": 0, "runs": 1, "mutations": 3, "approvals": 1, "maintenance
 
 RECOVERY = (ops.RecoverCrashedRuns, ops.RecoverUnfinishedSessions, ops.RecoverMaintenanceMode)
 
-RESERVATIONS = """SELECT r.run_id, t.workflow_id, t.name, e.message_id FROM reservations r
-    JOIN events e ON e.id = r.event_id JOIN topics t ON t.id = e.topic_id"""
+RESERVATIONS = """SELECT r.id, t.workflow_id, t.name, e.message_id FROM reservations h
+    JOIN runs r ON r.number = h.run JOIN events e ON e.seq = h.event JOIN topics t ON t.id = e.topic_id"""
 ROOTS = """SELECT t.workflow_id, t.name, e.message_id, tr.workflow_id, tr.name, r.message_id FROM event_roots c
-    JOIN events e ON e.id = c.event_id JOIN topics t ON t.id = e.topic_id
-    JOIN events r ON r.id = c.root_event_id JOIN topics tr ON tr.id = r.topic_id"""
+    JOIN events e ON e.seq = c.event JOIN topics t ON t.id = e.topic_id
+    JOIN events r ON r.seq = c.root JOIN topics tr ON tr.id = r.topic_id"""
 
 
 def _name(q: Queries, row: AttentionRow) -> str | None:
@@ -340,12 +340,14 @@ class Duel:
         assert new[: len(old)] == old, "the journal is only appended to"
         if self.content != before or not all(map(may_change_nothing, parts(operation))):
             assert len(new) > len(old), "something happened and the journal does not say so"
-        words = str(new[len(old) :])
+        names = {row[0]: row[1] for row in self.content["names"]}
+        runs = {row[-1]: row[0] for row in self.content["runs"]}
+        words = str([(runs.get(run), changed) for _, _, _, _, run, changed, _ in new[len(old) :]])
         for table in ("runs", "mutations"):
             for row in set(self.content[table]) - set(before[table]):
                 assert row[0] in words, f"{row[0]} changed, and the journal does not name it"
         # Whoever follows the journal is led to every workflow that may have begun or ceased to need a person.
-        named = {row[3] for row in new[len(old) :]}
+        named = {names.get(workflow) for _, _, _, workflow, _, _, _ in new[len(old) :]}
         for table, column in WHOSE.items():
             for row in set(self.content[table]) - set(before[table]):
                 assert row[column] in named, f"{table} changed, and the journal does not say whose they are"

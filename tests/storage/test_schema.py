@@ -21,7 +21,7 @@ TABLE_OF: dict[type[Record], str] = {
     model.Session: "sessions",
     model.Run: "runs",
     model.Event: "events",
-    model.Reservation: "reservations",
+    model.Reservation: "runs_of_events",
     model.Mutation: "mutations",
     model.Approval: "approvals",
     model.StoredGrant: "grants",
@@ -30,7 +30,7 @@ TABLE_OF: dict[type[Record], str] = {
     model.AttentionRow: "needs_attention",
     model.NoticeRow: "notices",
     model.Delivery: "deliveries",
-    model.JournalEntry: "journal",
+    model.JournalEntry: "journal_entries",
 }
 ENUM_COLUMNS = [
     ("workflows", "status", model.WorkflowStatus),
@@ -220,6 +220,33 @@ def test_healthy_workflows_cost_nothing_when_those_that_need_attention_are_asked
             "INSERT INTO topics (workflow_id, name, declared, consumer) VALUES (?, 't', 1, 'c')", (f"wf_{number}",)
         )
     assert {name: cost(name) for name in asked} == before
+
+
+@pytest.mark.parametrize("name", ["journal_of_workflow", "journal_newest_of_workflow"])
+def test_the_journal_of_a_workflow_costs_each_block_that_it_is_in_once(database: apsw.Connection, name: str) -> None:
+    """Counted in steps, with five entries in each block: twice as many cost twice as much."""
+    database.execute("INSERT INTO names VALUES (1, 'work'), (2, 'wf'), (3, 'wf_other')")
+    for block in range(0, 40 * 4_096, 4_096):
+        entries = [(block + 1 + number, 2 if number % 20 == 0 else 3) for number in range(100)]
+        database.executemany("INSERT INTO journal VALUES (?, 0, 1, ?, NULL, '{}', '')", entries)
+        database.execute("INSERT INTO journal_blocks VALUES (2, ?), (3, ?)", (block, block))
+
+    def cost(limit: int) -> int:
+        steps = 0
+
+        def count() -> bool:
+            nonlocal steps
+            steps += 1
+            return False
+
+        params = {"workflow_id": "wf", "after": 0, "before": 2**63 - 1, "limit": limit}
+        database.set_progress_handler(count, 1)
+        found = database.execute(statements.queries()[name].sql, params).fetchall()
+        database.set_progress_handler(None)
+        assert len(found) == limit
+        return steps
+
+    assert cost(100) == pytest.approx(2 * cost(50), rel=0.1)
 
 
 def test_an_illegal_row_cannot_be_written_whoever_writes_it(database: apsw.Connection) -> None:

@@ -18,14 +18,15 @@ WHERE e.status = 'reserved' AND r.workflow_id <> t.workflow_id;
 -- name: reserved_event_is_in_the_history_of_its_holder
 -- The history of a run has every event that it holds.
 SELECT e.id, e.reserved_by_run_id FROM events e
-LEFT JOIN reservations h ON h.run_id = e.reserved_by_run_id AND h.event_id = e.id
-WHERE e.status = 'reserved' AND (h.event_id IS NULL OR h.attempt <> e.attempt);
+LEFT JOIN runs r ON r.id = e.reserved_by_run_id
+LEFT JOIN reservations h ON h.run = r.number AND h.event = e.seq
+WHERE e.status = 'reserved' AND (h.event IS NULL OR h.attempt <> e.attempt);
 
 -- name: doubt_releases_nothing
 -- While the effect of a run may exist, or its call waits for a person, every event it reserved stays reserved by it.
 -- CROSS JOIN: from the few mutations to their events, and not the other way through all reservations.
-SELECT m.id, e.id, e.status FROM mutations m CROSS JOIN reservations h CROSS JOIN events e
-WHERE h.run_id = m.run_id AND e.id = h.event_id AND m.status NOT IN ('applied', 'failed') AND m.item_id IS NULL
+SELECT m.id, e.id, e.status FROM mutations m CROSS JOIN runs r CROSS JOIN reservations h CROSS JOIN events e
+WHERE r.id = m.run_id AND h.run = r.number AND e.seq = h.event AND m.status NOT IN ('applied', 'failed') AND m.item_id IS NULL
     AND (e.status <> 'reserved' OR e.reserved_by_run_id <> m.run_id);
 
 -- name: doubt_has_a_run_that_waits
@@ -46,7 +47,8 @@ WHERE m.status NOT IN ('applied', 'failed') AND r.status <> 'active' AND r.parke
 -- A run that was parked for approval and is now in doubt leaves its workflow with an error, unless doubts are parked.
 SELECT r.id, w.id FROM runs r JOIN workflows w ON w.id = r.workflow_id
 WHERE r.parked = 1 AND r.on_unknown = 'pause' AND r.status = 'paused:reconciliation' AND w.error = ''
-    AND EXISTS (SELECT 1 FROM mutations m WHERE m.run_id = r.id AND m.status NOT IN ('applied', 'failed'));
+    AND EXISTS (SELECT 1 FROM mutations m
+        WHERE m.workflow_id = r.workflow_id AND m.run_id = r.id AND m.status NOT IN ('applied', 'failed'));
 
 -- name: doubt_of_a_consumer_is_in_mutating
 -- The mutation of a consumer is unsettled only while its run is in the phase `mutating`.
@@ -58,7 +60,8 @@ WHERE m.status NOT IN ('applied', 'failed') AND m.item_id IS NULL AND r.phase <>
 SELECT w.id, r.id, r.status, r.mutation_outcome FROM workflows w JOIN runs r ON r.id = w.pending_retry_run_id
 WHERE r.workflow_id <> w.id OR r.kind <> 'consumer' OR r.status IN ('active', 'committed')
     OR NOT (r.mutation_outcome IN ('success', 'skipped')
-        OR EXISTS (SELECT 1 FROM mutations m WHERE m.run_id = r.id AND m.status NOT IN ('applied', 'failed')));
+        OR EXISTS (SELECT 1 FROM mutations m
+        WHERE m.workflow_id = r.workflow_id AND m.run_id = r.id AND m.status NOT IN ('applied', 'failed')));
 
 -- name: parked_run_waits_beside_its_workflow
 -- A parked run is a question, or has an outcome and waits for its `next`; and it is not what stops its workflow, unless
@@ -68,7 +71,8 @@ JOIN workflows w ON w.id = r.workflow_id
 WHERE r.parked = 1 AND (w.pending_retry_run_id = r.id
     OR (w.error_run_id = r.id AND NOT (r.on_unknown = 'pause' AND r.status = 'paused:reconciliation'))
     OR NOT (r.mutation_outcome IN ('success', 'skipped')
-        OR EXISTS (SELECT 1 FROM mutations m WHERE m.run_id = r.id AND m.status NOT IN ('applied', 'failed'))));
+        OR EXISTS (SELECT 1 FROM mutations m
+        WHERE m.workflow_id = r.workflow_id AND m.run_id = r.id AND m.status NOT IN ('applied', 'failed'))));
 
 -- name: nobody_overtakes_a_parked_run
 -- While a run is parked, no run of its handler holds another event with an ordering key that it holds. From the few that
@@ -177,21 +181,22 @@ WHERE r.kind = 'producer' OR (r.kind = 'consumer') <> (m.item_id IS NULL);
 -- A consumed event was held by exactly one run that committed; a pending one by none.
 SELECT e.id, e.status FROM events e
 WHERE e.status IN ('consumed', 'pending') AND (
-    SELECT COUNT(*) FROM reservations h JOIN runs r ON r.id = h.run_id
-    WHERE h.event_id = e.id AND r.status = 'committed') <> CASE WHEN e.status = 'consumed' THEN 1 ELSE 0 END;
+    SELECT COUNT(*) FROM reservations h JOIN runs r ON r.number = h.run
+    WHERE h.event = e.seq AND r.status = 'committed') <> CASE WHEN e.status = 'consumed' THEN 1 ELSE 0 END;
 
 -- name: applied_effect_never_returns_to_pending (deep)
 -- The events of an applied mutation are reserved or consumed: never again pending.
 SELECT m.id, e.id, e.status FROM mutations m
-JOIN reservations h ON h.run_id = m.run_id
-JOIN events e ON e.id = h.event_id
+JOIN runs r ON r.id = m.run_id
+JOIN reservations h ON h.run = r.number
+JOIN events e ON e.seq = h.event
 WHERE m.status = 'applied' AND m.item_id IS NULL AND e.status NOT IN ('reserved', 'consumed');
 
 -- name: one_effect_for_one_event (deep)
 -- An event is behind at most one applied mutation, in all runs that held it.
-SELECT h.event_id FROM mutations m JOIN reservations h ON h.run_id = m.run_id
+SELECT h.event FROM mutations m JOIN runs r ON r.id = m.run_id JOIN reservations h ON h.run = r.number
 WHERE m.status = 'applied' AND m.item_id IS NULL
-GROUP BY h.event_id HAVING COUNT(*) > 1;
+GROUP BY h.event HAVING COUNT(*) > 1;
 
 -- name: session_counts_its_commits (deep)
 -- A session counts the runs that committed in it.
@@ -207,16 +212,16 @@ WHERE s.ended_at IS NOT NULL AND (
 
 -- name: roots_are_events_of_the_same_workflow (deep)
 -- The cause of an event is an event of the same workflow, and has no cause itself.
-SELECT c.event_id, c.root_event_id FROM event_roots c
-JOIN events e ON e.id = c.event_id JOIN topics te ON te.id = e.topic_id
-JOIN events o ON o.id = c.root_event_id JOIN topics tr ON tr.id = o.topic_id
+SELECT e.id, o.id FROM event_roots c
+JOIN events e ON e.seq = c.event JOIN topics te ON te.id = e.topic_id
+JOIN events o ON o.seq = c.root JOIN topics tr ON tr.id = o.topic_id
 WHERE te.workflow_id <> tr.workflow_id
-    OR EXISTS (SELECT 1 FROM event_roots deeper WHERE deeper.event_id = c.root_event_id);
+    OR EXISTS (SELECT 1 FROM event_roots deeper WHERE deeper.event = c.root);
 
 -- name: caused_event_has_a_root (deep)
 -- An event counts as an input exactly if nothing is known that caused it.
 SELECT e.id, e.caused FROM events e
-WHERE e.caused <> CASE WHEN EXISTS (SELECT 1 FROM event_roots c WHERE c.event_id = e.id) THEN 1 ELSE 0 END;
+WHERE e.caused <> CASE WHEN EXISTS (SELECT 1 FROM event_roots c WHERE c.event = e.seq) THEN 1 ELSE 0 END;
 
 -- name: nobody_has_seen_what_was_not_written (deep)
 -- A consumer or a run of it has seen only writes that happened.
@@ -243,3 +248,8 @@ WHERE i.state = 'processing'
 SELECT d.notice_id, d.sink FROM deliveries d JOIN notices n ON n.id = d.notice_id
 WHERE d.says = 'needs_person' AND (n.settled_at IS NOT NULL) <> EXISTS (
     SELECT 1 FROM deliveries e WHERE e.notice_id = d.notice_id AND e.sink = d.sink AND e.says = 'settled');
+
+-- name: journal_is_found_by_its_workflow (deep)
+-- Every entry of the journal about a workflow is in a block that the workflow is known to be in.
+SELECT j.seq, w.name FROM journal j JOIN names w ON w.number = j.workflow
+WHERE NOT EXISTS (SELECT 1 FROM journal_blocks b WHERE b.workflow = j.workflow AND b.block = j.seq - j.seq % 4096);

@@ -390,7 +390,7 @@ VALUES (
     :id, :workflow_id, :session_id, :version_id, :handler, :kind, :phase, :status, :mutation_outcome, :retry_of,
     :on_unknown, :title, :reserved_count, :seen, :prepare_result, :mutation_result, :skip_reason, :logs, :cost_micros,
     :created_at)
-ON CONFLICT (id) DO NOTHING RETURNING id;
+ON CONFLICT (id) DO NOTHING RETURNING number;
 
 -- name: run_by_id
 -- One run.
@@ -431,7 +431,7 @@ UPDATE runs SET parked = 0 WHERE id = :id;
 
 -- name: doubt_that_stops
 -- The first parked run whose call may have happened and whose workflow is to stand still meanwhile.
-SELECT r.* FROM runs r JOIN mutations m ON m.run_id = r.id
+SELECT r.* FROM runs r JOIN mutations m ON m.workflow_id = r.workflow_id AND m.run_id = r.id
 WHERE r.workflow_id = :workflow_id AND r.parked = 1 AND r.on_unknown = 'pause'
     AND r.status = 'paused:reconciliation' AND m.status NOT IN ('applied', 'failed')
 ORDER BY r.id LIMIT 1;
@@ -446,12 +446,18 @@ SELECT * FROM runs WHERE status = 'active' AND (workflow_id = :workflow_id OR :e
 ORDER BY workflow_id, id;
 
 -- name: runs_of_workflow
--- Its runs, newest first, before a cursor.
-SELECT * FROM runs WHERE workflow_id = :workflow_id AND id < :before ORDER BY id DESC LIMIT :limit;
+-- Its runs, newest first, before a cursor. Each script version gives its newest, and of these the newest are taken.
+SELECT r.* FROM script_versions v JOIN runs r ON r.number IN (
+    SELECT i.number FROM runs i
+    WHERE i.version_id = v.id AND i.number < COALESCE((SELECT b.number FROM runs b WHERE b.id = :before), :last)
+    ORDER BY i.number DESC LIMIT :limit)
+WHERE v.workflow_id = :workflow_id ORDER BY r.number DESC LIMIT :limit;
 
 -- name: runs_of_version
 -- Runs of a script version, oldest first, after a cursor.
-SELECT * FROM runs WHERE version_id = :version_id AND id > :after ORDER BY id LIMIT :limit;
+SELECT * FROM runs
+WHERE version_id = :version_id AND number > COALESCE((SELECT a.number FROM runs a WHERE a.id = :after), 0)
+ORDER BY number LIMIT :limit;
 
 -- name: publish_event
 -- Append, or let the last write win while the event is pending. Nothing comes back if it is pinned, or if it is the
@@ -484,11 +490,11 @@ SELECT topic_id, message_id FROM events WHERE id = :id;
 
 -- name: inherit_roots
 -- The events that a run publishes have the causes of the events that it holds.
-INSERT INTO event_roots (event_id, root_event_id)
-SELECT DISTINCT :event_id, COALESCE(c.root_event_id, r.event_id)
-FROM reservations r LEFT JOIN event_roots c ON c.event_id = r.event_id
-WHERE r.run_id = :run_id
-ON CONFLICT (event_id, root_event_id) DO NOTHING;
+INSERT INTO event_roots (event, root)
+SELECT DISTINCT e.seq, COALESCE(c.root, h.event)
+FROM events e CROSS JOIN runs r CROSS JOIN reservations h LEFT JOIN event_roots c ON c.event = h.event
+WHERE e.id = :event_id AND r.id = :run_id AND h.run = r.number
+ON CONFLICT (event, root) DO NOTHING;
 
 -- name: event_in_topic
 -- One event of a workflow, by topic and message id.
@@ -512,7 +518,8 @@ WHERE id = :event_id AND status = 'pending';
 
 -- name: record_reservation
 -- History: this run held this event.
-INSERT INTO reservations (run_id, event_id, attempt, reserved_at) VALUES (:run_id, :event_id, :attempt, :now);
+INSERT INTO reservations (run, event, attempt, reserved_at)
+SELECT r.number, e.seq, :attempt, :now FROM runs r CROSS JOIN events e WHERE r.id = :run_id AND e.id = :event_id;
 
 -- name: consume_events
 -- The run committed.
@@ -536,8 +543,9 @@ WHERE reserved_by_run_id = :from_run_id AND status = 'reserved';
 
 -- name: inherit_reservations
 -- History: the retry works on the events of the failed run, skipped ones too.
-INSERT INTO reservations (run_id, event_id, attempt, reserved_at)
-SELECT :to_run_id, event_id, attempt, :now FROM reservations WHERE run_id = :from_run_id;
+INSERT INTO reservations (run, event, attempt, reserved_at)
+SELECT t.number, h.event, h.attempt, :now FROM runs t CROSS JOIN runs f CROSS JOIN reservations h
+WHERE t.id = :to_run_id AND f.id = :from_run_id AND h.run = f.number;
 
 -- name: skip_pending_event
 -- A person skips an event that no run holds.
@@ -614,26 +622,29 @@ WHERE t.workflow_id = :workflow_id ORDER BY e.seq DESC LIMIT :limit;
 
 -- name: events_of_run
 -- The events a run held, in append order.
-SELECT e.* FROM reservations r JOIN events e ON e.id = r.event_id WHERE r.run_id = :run_id ORDER BY e.seq;
+SELECT e.* FROM runs r JOIN reservations h ON h.run = r.number JOIN events e ON e.seq = h.event
+WHERE r.id = :run_id ORDER BY e.seq;
 
 -- name: events_of_version
 -- Every event that a run of a script version held, in append order, after a cursor.
 SELECT e.* FROM events e WHERE e.seq IN (
-    SELECT DISTINCT o.seq FROM runs r JOIN reservations h ON h.run_id = r.id JOIN events o ON o.id = h.event_id
-    WHERE r.version_id = :version_id AND o.seq > :after ORDER BY o.seq LIMIT :limit)
+    SELECT DISTINCT h.event FROM runs r JOIN reservations h ON h.run = r.number
+    WHERE r.version_id = :version_id AND h.event > :after ORDER BY h.event LIMIT :limit)
 ORDER BY e.seq;
 
 -- name: runs_of_event
 -- Every run that ever held an event, oldest first.
-SELECT r.* FROM reservations r WHERE r.event_id = :event_id ORDER BY r.run_id;
+SELECT * FROM runs_of_events WHERE event_id = :event_id ORDER BY run_id;
 
 -- name: roots_of_event
 -- The first causes of an event; none if it came from outside.
-SELECT e.* FROM event_roots c JOIN events e ON e.id = c.root_event_id WHERE c.event_id = :event_id ORDER BY e.seq;
+SELECT o.* FROM events e JOIN event_roots c ON c.event = e.seq JOIN events o ON o.seq = c.root
+WHERE e.id = :event_id ORDER BY o.seq;
 
 -- name: events_caused_by
 -- All events that an event caused.
-SELECT e.* FROM event_roots c JOIN events e ON e.id = c.event_id WHERE c.root_event_id = :event_id ORDER BY e.seq;
+SELECT e.* FROM events o JOIN event_roots c ON c.root = o.seq JOIN events e ON e.seq = c.event
+WHERE o.id = :event_id ORDER BY e.seq;
 
 -- name: insert_mutation
 -- A line of the ledger.
@@ -660,12 +671,14 @@ SELECT * FROM mutations WHERE workflow_id = :workflow_id AND item_id = :item_id 
 ORDER BY CASE WHEN params = :params THEN 0 ELSE 1 END, id LIMIT 1;
 
 -- name: mutations_of_run
--- Its mutations, oldest first.
-SELECT * FROM mutations WHERE run_id = :run_id ORDER BY id;
+-- Its mutations, oldest first. That of a consumer has its run as its identity.
+SELECT * FROM mutations WHERE (identity_key = :run_id AND item_id IS NULL) OR (run_id = :run_id AND item_id IS NOT NULL)
+ORDER BY id;
 
 -- name: mutations_of_version
 -- The mutations of the runs of a script version, oldest first, after a cursor.
-SELECT m.* FROM runs r JOIN mutations m ON m.run_id = r.id
+SELECT m.* FROM runs r JOIN mutations m
+    ON (m.identity_key = r.id AND m.item_id IS NULL) OR (m.run_id = r.id AND m.item_id IS NOT NULL)
 WHERE r.version_id = :version_id AND m.id > :after ORDER BY m.id LIMIT :limit;
 
 -- name: mutations_of_workflow
@@ -673,12 +686,14 @@ WHERE r.version_id = :version_id AND m.id > :after ORDER BY m.id LIMIT :limit;
 SELECT * FROM mutations WHERE workflow_id = :workflow_id AND id < :before ORDER BY id DESC LIMIT :limit;
 
 -- name: mutations_of_event
--- Of every run that ever held an event or one that it caused, oldest first.
-SELECT m.* FROM mutations m WHERE m.run_id IN (
-    SELECT run_id FROM reservations WHERE event_id = :event_id
+-- Of every run that ever held an event or one that it caused, oldest first. Such runs are of consumers.
+SELECT m.* FROM mutations m WHERE m.item_id IS NULL AND m.identity_key IN (
+    SELECT r.id FROM events e JOIN reservations h ON h.event = e.seq JOIN runs r ON r.number = h.run
+    WHERE e.id = :event_id
     UNION
-    SELECT r.run_id FROM event_roots c JOIN reservations r ON r.event_id = c.event_id
-    WHERE c.root_event_id = :event_id)
+    SELECT r.id FROM events e JOIN event_roots c ON c.root = e.seq
+    JOIN reservations h ON h.event = c.event JOIN runs r ON r.number = h.run
+    WHERE e.id = :event_id)
 ORDER BY m.id;
 
 -- name: save_mutation
@@ -692,7 +707,8 @@ WHERE id = :id;
 
 -- name: unsettled_mutation_of_run
 -- A mutation of the run whose outcome is not known, or that was never sent.
-SELECT * FROM mutations WHERE run_id = :run_id AND status NOT IN ('applied', 'failed') ORDER BY id LIMIT 1;
+SELECT * FROM mutations WHERE workflow_id = (SELECT workflow_id FROM runs WHERE id = :run_id)
+    AND run_id = :run_id AND status NOT IN ('applied', 'failed') ORDER BY id LIMIT 1;
 
 -- name: unsettled_mutation_of_item
 -- The same, for one attempt at an item.
@@ -949,7 +965,8 @@ ORDER BY 1 LIMIT :limit;
 -- name: changed_workflows_to_compare
 -- The same, of those that the journal names between two sequence numbers.
 SELECT c.workflow_id FROM (
-    SELECT DISTINCT workflow_id FROM journal WHERE seq > :after AND seq <= :until AND workflow_id IS NOT NULL) c
+    SELECT w.name AS workflow_id FROM names w WHERE w.number IN (
+        SELECT j.workflow FROM journal j WHERE j.seq > :after AND j.seq <= :until)) c
 WHERE EXISTS (SELECT 1 FROM needs_attention n
         WHERE n.workflow_id = c.workflow_id AND n.waits_on IN ('person', 'maintainer', 'retry'))
     OR EXISTS (SELECT 1 FROM notices o WHERE o.workflow_id = c.workflow_id AND o.kind > '' AND o.settled_at IS NULL)
@@ -957,32 +974,59 @@ ORDER BY c.workflow_id;
 
 -- name: append_journal
 -- One operation that happened.
-INSERT INTO journal (at, operation, workflow_id, run_id, changed, why)
-VALUES (:at, :operation, :workflow_id, :run_id, :changed, :why);
+INSERT INTO journal (at, operation, workflow, run, changed, why)
+VALUES (:at, :operation, :workflow, (SELECT r.number FROM runs r WHERE r.id = :run_id), :changed, :why);
+
+-- name: note_journal_blocks
+-- Which workflows the entries after a sequence number are about.
+INSERT INTO journal_blocks (workflow, block)
+SELECT DISTINCT workflow, seq - seq % 4096 FROM journal WHERE seq > :after AND workflow IS NOT NULL
+ON CONFLICT (workflow, block) DO NOTHING;
+
+-- name: number_of_name
+-- The number that the journal has instead of a name.
+SELECT number FROM names WHERE name = :name;
+
+-- name: insert_name
+-- A name that the journal has not had before.
+INSERT INTO names (name) VALUES (:name) RETURNING number;
 
 -- name: journal_after
 -- The feed: what happened after a sequence number.
-SELECT * FROM journal WHERE seq > :after ORDER BY seq LIMIT :limit;
+SELECT * FROM journal_entries WHERE seq > :after ORDER BY seq LIMIT :limit;
 
 -- name: journal_end
 -- The last sequence number.
 SELECT COALESCE(MAX(seq), 0) FROM journal;
 
 -- name: journal_of_workflow
--- The feed of one workflow.
-SELECT * FROM journal WHERE workflow_id = :workflow_id AND seq > :after ORDER BY seq LIMIT :limit;
+-- The feed of one workflow: through the blocks in which it has entries, in order. (`+ 0`: each block is to be read from
+-- its own beginning, and not from the cursor.)
+SELECT * FROM journal_entries WHERE seq IN (
+    SELECT j.seq FROM journal_blocks b CROSS JOIN journal j
+    WHERE b.workflow = (SELECT number FROM names WHERE name = :workflow_id) AND b.block > :after - 4096
+        AND j.seq >= b.block AND j.seq < b.block + 4096 AND j.seq + 0 > :after AND j.workflow = b.workflow
+    ORDER BY b.block, j.seq LIMIT :limit)
+ORDER BY seq;
 
 -- name: journal_of_run
 -- The journal of one run.
-SELECT * FROM journal WHERE run_id = :run_id ORDER BY seq;
+SELECT * FROM journal_entries WHERE seq IN (
+    SELECT j.seq FROM journal j WHERE j.run = (SELECT number FROM runs WHERE id = :run_id))
+ORDER BY seq;
 
 -- name: journal_newest
 -- The end of the journal, newest first, before a cursor.
-SELECT * FROM journal WHERE seq < :before ORDER BY seq DESC LIMIT :limit;
+SELECT * FROM journal_entries WHERE seq < :before ORDER BY seq DESC LIMIT :limit;
 
 -- name: journal_newest_of_workflow
 -- The same for one workflow.
-SELECT * FROM journal WHERE workflow_id = :workflow_id AND seq < :before ORDER BY seq DESC LIMIT :limit;
+SELECT * FROM journal_entries WHERE seq IN (
+    SELECT j.seq FROM journal_blocks b CROSS JOIN journal j
+    WHERE b.workflow = (SELECT number FROM names WHERE name = :workflow_id) AND b.block < :before
+        AND j.seq >= b.block AND j.seq < b.block + 4096 AND j.seq + 0 < :before AND j.workflow = b.workflow
+    ORDER BY b.block DESC, j.seq DESC LIMIT :limit)
+ORDER BY seq DESC;
 
 -- name: runs_between
 -- Ids of runs from one id to another: what begins with what a person typed.

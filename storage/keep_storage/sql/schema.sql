@@ -110,7 +110,7 @@ CREATE UNIQUE INDEX one_open_session ON sessions (workflow_id) WHERE ended_at IS
 CREATE INDEX sessions_of_workflow ON sessions (workflow_id, id);
 
 CREATE TABLE runs (
-    id               TEXT NOT NULL PRIMARY KEY,
+    id               TEXT NOT NULL CONSTRAINT run_id_is_unique UNIQUE,
     workflow_id      TEXT NOT NULL REFERENCES workflows (id),
     session_id       TEXT NOT NULL REFERENCES sessions (id),
     version_id       TEXT NOT NULL REFERENCES script_versions (id),
@@ -145,6 +145,7 @@ CREATE TABLE runs (
     cost_micros      INTEGER NOT NULL DEFAULT 0,
     created_at       INTEGER NOT NULL,
     ended_at         INTEGER,
+    number           INTEGER NOT NULL PRIMARY KEY,   -- what the tables with a row for every step say instead of the id
     CONSTRAINT committed_phase_is_committed_status CHECK ((phase = 'committed') = (status = 'committed')),
     CONSTRAINT active_run_has_not_ended CHECK ((status = 'active') = (ended_at IS NULL)),
     CONSTRAINT only_consumers_have_phases CHECK (kind = 'consumer' OR phase IN ('pending', 'committed')),
@@ -164,8 +165,7 @@ CREATE UNIQUE INDEX one_active_run ON runs (workflow_id) WHERE status = 'active'
 -- With `parked` as a column: else SQLite would as soon walk through all runs of a workflow.
 CREATE INDEX runs_parked ON runs (workflow_id, parked, id) WHERE parked = 1;
 CREATE INDEX runs_of_session ON runs (session_id);
-CREATE INDEX runs_of_workflow ON runs (workflow_id, id);
-CREATE INDEX runs_of_version ON runs (version_id, id);
+CREATE INDEX runs_of_version ON runs (version_id);
 CREATE INDEX runs_retrying ON runs (retry_of) WHERE retry_of IS NOT NULL;
 
 CREATE TABLE events (
@@ -192,25 +192,24 @@ CREATE TABLE events (
 CREATE INDEX events_pending ON events (topic_id, seq) WHERE status = 'pending';
 CREATE INDEX events_reserved ON events (reserved_by_run_id) WHERE status = 'reserved';
 CREATE INDEX events_from_outside ON events (topic_id, seq) WHERE caused = 0;
-CREATE INDEX events_created_by ON events (created_by_run_id) WHERE created_by_run_id IS NOT NULL;
 
 CREATE TABLE event_roots (
-    event_id      TEXT NOT NULL REFERENCES events (id),
-    root_event_id TEXT NOT NULL REFERENCES events (id),
-    PRIMARY KEY (event_id, root_event_id)
+    event INTEGER NOT NULL REFERENCES events (seq),
+    root  INTEGER NOT NULL REFERENCES events (seq),
+    PRIMARY KEY (event, root)
 ) STRICT, WITHOUT ROWID;
 
-CREATE INDEX events_of_root ON event_roots (root_event_id);
+CREATE INDEX events_of_root ON event_roots (root);
 
 CREATE TABLE reservations (
-    run_id      TEXT NOT NULL REFERENCES runs (id),
-    event_id    TEXT NOT NULL REFERENCES events (id),
+    run         INTEGER NOT NULL REFERENCES runs (number),
+    event       INTEGER NOT NULL REFERENCES events (seq),
     attempt     INTEGER NOT NULL,
     reserved_at INTEGER NOT NULL,
-    PRIMARY KEY (run_id, event_id)
+    PRIMARY KEY (run, event)
 ) STRICT, WITHOUT ROWID;
 
-CREATE INDEX reservations_of_event ON reservations (event_id);
+CREATE INDEX reservations_of_event ON reservations (event);
 
 CREATE TABLE items (
     workflow_id TEXT NOT NULL REFERENCES workflows (id),
@@ -287,9 +286,10 @@ CREATE TABLE mutations (
 ) STRICT;
 
 CREATE INDEX mutations_of_workflow ON mutations (workflow_id, id);
-CREATE INDEX mutations_of_run ON mutations (run_id);
+-- A call outside items is found by its identity, which is its run.
+CREATE INDEX mutations_of_run ON mutations (run_id) WHERE item_id IS NOT NULL;
 CREATE INDEX mutations_of_item ON mutations (workflow_id, item_id, item_attempt) WHERE item_id IS NOT NULL;
-CREATE INDEX mutations_unsettled ON mutations (workflow_id) WHERE status NOT IN ('applied', 'failed');
+CREATE INDEX mutations_unsettled ON mutations (workflow_id, run_id) WHERE status NOT IN ('applied', 'failed');
 CREATE INDEX mutations_to_reconcile ON mutations (next_reconcile_at) WHERE next_reconcile_at IS NOT NULL;
 CREATE INDEX mutations_to_reconcile_of_workflow ON mutations (workflow_id, next_reconcile_at)
     WHERE next_reconcile_at IS NOT NULL;
@@ -393,18 +393,31 @@ CREATE TABLE deliveries (
 
 CREATE INDEX deliveries_waiting ON deliveries (sink, next_attempt_at) WHERE status = 'waiting';
 
-CREATE TABLE journal (
-    seq         INTEGER NOT NULL PRIMARY KEY,
-    at          INTEGER NOT NULL,
-    operation   TEXT NOT NULL,
-    workflow_id TEXT,
-    run_id      TEXT,
-    changed     TEXT NOT NULL,
-    why         TEXT NOT NULL DEFAULT ''
+-- Names that the journal has as numbers: those of operations, and the ids of workflows.
+CREATE TABLE names (
+    number INTEGER NOT NULL PRIMARY KEY,
+    name   TEXT NOT NULL CONSTRAINT name_is_unique UNIQUE
 ) STRICT;
 
-CREATE INDEX journal_of_workflow ON journal (workflow_id, seq);
-CREATE INDEX journal_of_run ON journal (run_id, seq) WHERE run_id IS NOT NULL;
+CREATE TABLE journal (
+    seq       INTEGER NOT NULL PRIMARY KEY,
+    at        INTEGER NOT NULL,
+    operation INTEGER NOT NULL REFERENCES names (number),
+    workflow  INTEGER REFERENCES names (number),
+    run       INTEGER REFERENCES runs (number),
+    changed   TEXT NOT NULL,
+    why       TEXT NOT NULL DEFAULT ''
+) STRICT;
+
+CREATE INDEX journal_of_run ON journal (run) WHERE run IS NOT NULL;
+
+-- Where a workflow is in the journal: in which blocks of 4,096 entries, each by the first number that it can have. An
+-- index of all entries would change a page of its own with every step of every workflow.
+CREATE TABLE journal_blocks (
+    workflow INTEGER NOT NULL REFERENCES names (number),
+    block    INTEGER NOT NULL CONSTRAINT block_begins_at_its_first CHECK (block % 4096 = 0),
+    PRIMARY KEY (workflow, block)
+) STRICT, WITHOUT ROWID;
 
 CREATE TRIGGER journal_is_never_updated BEFORE UPDATE ON journal
 BEGIN SELECT RAISE(ABORT, 'the journal is never changed'); END;

@@ -22,7 +22,7 @@ UNION ALL
 SELECT w.id, 'error', CAST(NULL AS TEXT), w.error_run_id, w.updated_at, 'person'
 FROM workflows w
 WHERE w.error <> '' AND w.maintenance = 0 AND w.status <> 'archived' AND NOT EXISTS (SELECT 1 FROM mutations m
-    WHERE m.run_id = w.error_run_id AND m.status NOT IN ('applied', 'failed'))
+    WHERE m.workflow_id = w.id AND m.run_id = w.error_run_id AND m.status NOT IN ('applied', 'failed'))
 UNION ALL
 SELECT m.workflow_id, 'unknown', m.id, m.run_id, m.created_at, CASE
     WHEN m.status = 'indeterminate' THEN 'person'
@@ -51,3 +51,15 @@ FROM approvals a JOIN workflows w ON w.id = a.workflow_id JOIN mutations m ON m.
 WHERE a.status = 'expired' AND w.status <> 'archived'
     AND m.status = 'failed' AND m.resolved_by = 'approval_expired' AND m.resolved_at = a.decided_at
     AND a.id = (SELECT l.id FROM approvals l WHERE l.mutation_id = m.id ORDER BY l.requested_at DESC, l.id DESC LIMIT 1);
+
+-- name: journal_entries
+-- The journal in words: the names and ids behind its numbers. LEFT JOIN: from the entries to their names, and never the
+-- other way.
+SELECT j.seq, j.at, o.name AS operation, w.name AS workflow_id, r.id AS run_id, j.changed, j.why
+FROM journal j LEFT JOIN names o ON o.number = j.operation LEFT JOIN names w ON w.number = j.workflow
+LEFT JOIN runs r ON r.number = j.run;
+
+-- name: runs_of_events
+-- Which run held which event, by their ids.
+SELECT r.id AS run_id, e.id AS event_id, h.attempt, h.reserved_at
+FROM reservations h JOIN events e ON e.seq = h.event JOIN runs r ON r.number = h.run;
