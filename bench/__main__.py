@@ -19,7 +19,9 @@ class Benchmark(NamedTuple):
 
 
 BENCHMARKS: Final = {
-    "storage": Benchmark("cycles per second beside raw APSW and aiosqlite; memory; large topics", "bench.storage"),
+    "storage": Benchmark(
+        "cycles per second beside raw APSW and aiosqlite; bytes per run; memory; large topics", "bench.storage"
+    ),
     "sandbox": Benchmark("one invocation in a kept worker, a one-shot worker and a thread", "bench.sandbox"),
     "runtime": Benchmark("whole consumer runs at 1, 100 and 1,000 workflows; CPU by room; syncs", "bench.runtime"),
     "scale": Benchmark("what 10,000 workflows and a million events of history cost; recovery; fairness", "bench.scale"),

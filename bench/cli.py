@@ -15,8 +15,9 @@ from typing import Any, Final, NamedTuple
 import apsw
 
 from bench import machine
+from bench.history import PAYLOAD
 from bench.report import Column, Report
-from bench.storage.cycle import HANDLER, PAYLOAD, TOPIC, Caller, cycle, deploy
+from bench.storage.cycle import HANDLER, TOPIC, Caller, cycle, deploy
 from keep_storage import Ids, Operation, Store, wall_clock
 from keep_storage import operations as ops
 from keep_storage.model import FailureClass, MutationStatus, RunStatus
@@ -169,27 +170,27 @@ def _apply(store: Store, operations: list[Operation[Any]]) -> None:
 
 _NUMBERS: Final = "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < :rows)"
 _TOPIC: Final = f"(SELECT id FROM topics WHERE workflow_id = :workflow AND name = '{TOPIC}')"
-_JOB_RUN: Final = "run_0ffffffffffffffffffffffffffe"
+_JOB_RUN: Final = "run_0ffffffffffffffffff"
 _VERSION: Final = "(SELECT active_version_id FROM workflows WHERE id = :workflow)"
 
 _BULK: Final = (
     f"""{_NUMBERS} INSERT INTO runs (
         id, workflow_id, session_id, version_id, handler, kind, phase, status, mutation_outcome, on_unknown, title,
         reserved_count, seen, prepare_result, mutation_result, created_at, ended_at)
-    SELECT printf('run_%028x', i), :workflow, :session, {_VERSION}, :handler, 'consumer', 'committed', 'committed',
+    SELECT printf('run_%019x', i), :workflow, :session, {_VERSION}, :handler, 'consumer', 'committed', 'committed',
         'success', 'pause', 'File the order', 1, 0, '{{}}', '{{"rowId":1}}', :now - :rows + i, :now - :rows + i
     FROM n""",
     f"""{_NUMBERS} INSERT INTO events (
         id, topic_id, message_id, title, payload, status, attempt, caused, created_at, updated_at)
-    SELECT printf('evt_%028x', i), {_TOPIC}, 'order-' || i, 'Order ' || i, :payload, 'consumed', 1, 0,
+    SELECT printf('evt_%019x', i), {_TOPIC}, 'order-' || i, 'Order ' || i, :payload, 'consumed', 1, 0,
         :now - :rows + i, :now - :rows + i FROM n""",
     f"""{_NUMBERS} INSERT INTO reservations (run, event, attempt, reserved_at)
     SELECT r.number, e.seq, 1, :now
-    FROM n JOIN runs r ON r.id = printf('run_%028x', i) JOIN events e ON e.id = printf('evt_%028x', i)""",
+    FROM n JOIN runs r ON r.id = printf('run_%019x', i) JOIN events e ON e.id = printf('evt_%019x', i)""",
     f"""{_NUMBERS} INSERT INTO mutations (
         id, identity_key, idempotency_key, workflow_id, run_id, connector, method, params, title, reconcilable, status,
         version, result, attempts, sent_at, resolved_by, resolved_at, created_at, updated_at)
-    SELECT printf('mut_%028x', i), printf('run_%028x', i), printf('mut_%028x', i), :workflow, printf('run_%028x', i),
+    SELECT printf('mut_%019x', i), printf('run_%019x', i), printf('mut_%019x', i), :workflow, printf('run_%019x', i),
         'sheets', 'append', :payload, 'File the order', 1, 'applied', 2, '{{"rowId":1}}', 1, :now, 'connector', :now,
         :now - :rows + i, :now - :rows + i FROM n""",
     f"""INSERT INTO runs (
@@ -207,7 +208,7 @@ _BULK: Final = (
         f"""{_NUMBERS} INSERT INTO journal (at, operation, workflow, run, changed)
         SELECT :now - :rows + i, o.number, w.number, r.number, '{changed}'
         FROM n JOIN names o ON o.name = '{operation}' JOIN names w ON w.name = :workflow
-        JOIN runs r ON r.id = printf('run_%028x', i)"""
+        JOIN runs r ON r.id = printf('run_%019x', i)"""
         for operation, changed in (("create_run", '{"handler":"file_order"}'), ("commit_consumer", '{"consumed":1}'))
     ),
     """INSERT INTO journal_blocks (workflow, block)
@@ -215,7 +216,7 @@ _BULK: Final = (
     ON CONFLICT (workflow, block) DO NOTHING""",
     f"""WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < :waiting) INSERT INTO events (
         id, topic_id, message_id, title, payload, status, attempt, caused, created_at, updated_at)
-    SELECT printf('evt_f%027x', i), {_TOPIC}, 'waiting-' || i, 'Order ' || i, :payload, 'pending', 1, 0, :now, :now
+    SELECT printf('evt_f%018x', i), {_TOPIC}, 'waiting-' || i, 'Order ' || i, :payload, 'pending', 1, 0, :now, :now
     FROM n WHERE :waiting > 0""",
     "UPDATE topics SET writes = writes + :rows + :waiting WHERE workflow_id = :workflow",
     "UPDATE sessions SET handler_run_count = :rows + 1, ended_at = :now, result = 'completed' WHERE id = :session",

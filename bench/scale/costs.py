@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from bench import machine
+from bench.history import write_history
 from bench.report import Column, Report
-from bench.scale.history import write_history
 from bench.scale.work import Cost, copied, cost, together, workflow_ids
 from bench.shop import fill
 

@@ -6,6 +6,7 @@ to: the commit of one cycle publishes what the next one reserves, so a run of an
 
 from typing import Any, Final, NamedTuple
 
+from bench.history import PAYLOAD
 from keep_storage import Ids, Operation, Together
 from keep_storage import operations as ops
 from keep_storage.model import HandlerKind, Phase
@@ -14,7 +15,6 @@ OPERATIONS_PER_CYCLE: Final = 5
 
 TOPIC: Final = "orders"
 HANDLER: Final = "file_order"
-PAYLOAD: Final = '{"order":48213,"customer":"Jane Doe","lines":[{"sku":"A-1","count":2},{"sku":"B-7","count":1}]}'
 
 
 class Caller(NamedTuple):

@@ -16,8 +16,9 @@ from typing import Any, Final, NamedTuple, Self
 
 import apsw
 
+from bench.history import PAYLOAD
 from bench.report import Column, Report
-from bench.storage.cycle import HANDLER, PAYLOAD, TOPIC, deploy, new_callers
+from bench.storage.cycle import HANDLER, TOPIC, deploy, new_callers
 from keep_storage import Ids, Millis, Operation, journal, manager, reads, wall_clock
 from keep_storage import operations as ops
 from keep_storage.journal import Journal

@@ -9,7 +9,7 @@ import pytest
 
 from bench import cli, runtime, sandbox, storage
 from bench.__main__ import BENCHMARKS, main
-from bench.storage import memory, scale
+from bench.storage import footprint, memory, scale
 from bench.storage.throughput import Crowd
 from keep_storage.doctor import examine
 
@@ -19,6 +19,7 @@ TINY = storage.Size(
     (Crowd(1, 2, 2, 2), Crowd(16, 1, 0, 1)),
     memory=memory.Size(8, 64),
     scale=scale.Size(1_000, 2_000, rounds=1),
+    footprint=(footprint.Size(1, 20, 0), footprint.Size(64, 1, 100)),
 )
 
 
@@ -60,11 +61,28 @@ def test_storage_prints_one_json_object_per_line(capsys: pytest.CaptureFixture[s
     assert [each["aiosqlite_per_s"] is None for each in cycles] == [False, True]
     assert (cycles[0]["commits"], cycles[0]["ops_per_commit"]) == (10, 1.0)
 
+    left = [each for each in results if each["measure"] == "bytes"]
+    assert [(each["callers"], each["history_runs"], each["runs"]) for each in left] == [(1, 0, 20), (64, 100, 64)]
+    assert left[0]["log_bytes"] > left[1]["log_bytes"] > 0, "a commit that many share writes less for each"
+    assert all(each["log_pages"] > 0 and each["cpu_us"] > 0 for each in left)
+    by_table = {each["name"]: each for each in results if each["measure"] == "bytes_by_table"}
+    assert by_table["mutations"]["rows"] == 1
+    assert by_table["journal"]["file_bytes"] > 0
+
     assert [each["cycles"] for each in results if each["measure"] == "memory"] == list(range(8, 65, 8))
     assert [each["operation"] for each in results if each["measure"] == "scale"] == ["peek", "claim", "publish"]
 
     goals = [each for each in rest if "goal" in each]
-    assert [each["measure"] for each in goals] == ["memory", "scale", "scale", "scale"]
+    assert [each["measure"] for each in goals] == [
+        "memory",
+        "bytes",
+        "bytes",
+        "bytes",
+        "bytes",
+        "scale",
+        "scale",
+        "scale",
+    ]
     assert all(isinstance(each["met"], bool) for each in goals)
 
 
@@ -73,7 +91,7 @@ def test_storage_tells_people_what_it_measures_and_which_goals_were_met(capsys: 
     assert main(["storage", "--quick"]) == 0
     out, err = capsys.readouterr()
     assert out.index("Measures:") < out.index("Leaves out:") < out.index("Consumer cycles") < out.index("\nGoals\n")
-    assert len(err.splitlines()) == 4  # a line per stage, for whoever waits
+    assert len(err.splitlines()) == 5  # a line per stage, for whoever waits
 
 
 def test_sandbox_prints_one_json_object_per_line(

@@ -8,8 +8,8 @@ import pytest
 
 from bench import scale
 from bench.__main__ import main
+from bench.history import write_history
 from bench.scale import costs, recovering, waiting
-from bench.scale.history import write_history
 from bench.scale.work import workflow_ids
 from bench.shop import fill
 from keep_storage import Store
