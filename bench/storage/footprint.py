@@ -1,4 +1,4 @@
-"""What a run leaves behind: bytes in the file, and bytes written to the log.
+"""The traces of a run: bytes in the file, and bytes written to the log.
 
 A commit writes whole pages to the log, so the fewer operations share one, the more is written for each run. The larger
 the file, the farther apart are the pages that a workflow changes.
@@ -50,7 +50,7 @@ class Size(NamedTuple):
 
 
 class Left(NamedTuple):
-    """What the runs of one measurement left, for each of them."""
+    """The traces of the runs of one measurement, per run."""
 
     runs: int
     file_bytes: float

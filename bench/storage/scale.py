@@ -21,7 +21,7 @@ from bench.report import Column, Report
 from bench.storage.cycle import HANDLER, TOPIC, deploy, new_callers
 from keep_storage import Ids, Millis, Operation, journal, manager, reads, wall_clock
 from keep_storage import operations as ops
-from keep_storage.journal import Journal
+from keep_storage.journal import Entries
 from keep_storage.limits import PEEK_DEFAULT
 from keep_storage.model import Phase
 from keep_storage.sqlite import SqliteDatabase, open_reader
@@ -230,7 +230,7 @@ class Topic:
 
 
 def _apply_all(tx: Transaction, operations: tuple[Operation[Any], ...], now: Millis) -> None:
-    entries: Journal = []
+    entries: Entries = []
     for operation in operations:
         manager.apply(tx, operation, now, entries)
     journal.write(tx, entries, now)

@@ -89,7 +89,7 @@ class RunEnding(msgspec.Struct, frozen=True):
 
 
 @click.command(
-    help=help_of(commands.StopActiveRun, 'stop digest --why "the wrong list"', "stop digest --run run_018f"),
+    help=help_of(commands.StopActiveRun, 'stop digest --why "the wrong list"', "stop digest --run run_1k7o9"),
 )
 @changes(commands.StopActiveRun, run_id="--run")
 def stop(path: WritePath, workflow: str, run_id: str | None, why: str) -> None:

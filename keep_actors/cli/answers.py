@@ -56,7 +56,7 @@ def resolve(
     result is checked then only if you name the connectors with --connectors; otherwise a remark says so.
 
     \b
-    keep resolve mut_018f happened --result '{"rowId": "r7"}' --why "it is in the sheet" --db keep.db
+    keep resolve mut_1k7o9 happened --result '{"rowId": "r7"}' --why "it is in the sheet" --db keep.db
     keep resolve did-not-happen --workflow "mail to sheets" --db keep.db
     """
     mutation, verdict = _read(answer)
@@ -89,7 +89,7 @@ def amend(path: WritePath, mutation: str, result: str, specs: tuple[str, ...], d
     into the file.
 
     \b
-    keep amend mut_018f --result '{"rowId": "r8"}' --why "I misread the sheet" --db keep.db
+    keep amend mut_1k7o9 --result '{"rowId": "r8"}' --why "I misread the sheet" --db keep.db
     """
     with reading(path.db) as look:
         found = _found(look, look.one_id("mutation", mutation, "mut"))

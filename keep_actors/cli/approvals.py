@@ -57,7 +57,7 @@ def approve(path: WritePath, yes: bool, why: str, **which: Any) -> None:
     reached.
 
     \b
-    keep approve apr_018f --db keep.db
+    keep approve apr_1k7o9 --db keep.db
     keep approve --workflow "mail to sheets" --why "the amount is right" --db keep.db
     keep approve --all --workflow "mail to sheets" --call sheets.appendRow --db keep.db
     """
@@ -87,7 +87,7 @@ def reject(path: WritePath, yes: bool, why: str, retry: bool, **which: Any) -> N
     Works without a runtime: the change is then written into the file, and the next start continues from there.
 
     \b
-    keep reject apr_018f --why "wrong amount" --db keep.db
+    keep reject apr_1k7o9 --why "wrong amount" --db keep.db
     keep reject --workflow "mail to sheets" --retry --db keep.db
     keep reject --all --call gmail.send --why "not today" --yes --db keep.db
     """

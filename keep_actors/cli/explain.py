@@ -55,9 +55,9 @@ def explain(look: FileReader, what: str, full: bool) -> None:
     the whole call, with --full if need be.
 
     \b
-    keep explain run_018f3c --db keep.db
-    keep explain mut_018f3c --db keep.db --json
-    keep explain apr_018f3c --full --db keep.db
+    keep explain run_1k7o91 --db keep.db
+    keep explain mut_1k7o91 --db keep.db --json
+    keep explain apr_1k7o91 --full --db keep.db
     keep explain m-17 --db keep.db
     """
     story = _story(look, what)

@@ -118,7 +118,7 @@ def runs(look: FileReader, workflow: str | None, limit: int, before: str | None)
 
     \b
     keep runs "mail to sheets" --db keep.db
-    keep explain run_018f --db keep.db
+    keep explain run_1k7o9 --db keep.db
     """
     page = views.runs(look.q, look.workflow(workflow), limit, before, is_owned=look.is_owned)
     headings = ("RUN", "WHEN", "HANDLER", "PHASE", "STATE", TITLE_COLUMN, "WHY")

@@ -36,11 +36,11 @@ def changed(answer: T, workflow_id: str | None, run_id: str | None, why: str = "
     return Change(answer, (Entry(workflow_id, run_id, said, why),))
 
 
-Journal = list[tuple[str, Entry]]
+Entries = list[tuple[str, Entry]]
 """The entries of operations that were applied, in order, each with the name of its operation."""
 
 
-def write(tx: Transaction, entries: Journal, now: Millis) -> None:
+def write(tx: Transaction, entries: Entries, now: Millis) -> None:
     if not entries:
         return
     end = tx.one("journal_end", {})

@@ -27,7 +27,7 @@ from keep_storage import (
 )
 from keep_storage import operations as ops
 from keep_storage.ids import Millis
-from keep_storage.journal import Change, Journal
+from keep_storage.journal import Change, Entries
 from keep_storage.operations import Operation, OperationOutcome, Together
 from keep_storage.transaction import Queries, Transaction
 
@@ -90,7 +90,7 @@ OPERATIONS: Final[Mapping[type[Operation[Any]], OperationFunction]] = {
 }
 
 
-def apply(tx: Transaction, operation: Operation[T], now: Millis, journal: Journal) -> T:
+def apply(tx: Transaction, operation: Operation[T], now: Millis, journal: Entries) -> T:
     """Carry out one operation inside a transaction, and add its entries to a journal that the caller writes."""
     if isinstance(operation, Together):
         return tuple(apply(tx, each, now, journal) for each in operation.operations)  # type: ignore[return-value]

@@ -16,7 +16,7 @@ from typing import Any, Self
 from keep_storage import invariants, manager
 from keep_storage.errors import Reason, Rejected, StorageError
 from keep_storage.ids import Millis, Now, wall_clock
-from keep_storage.journal import Journal, write
+from keep_storage.journal import Entries, write
 from keep_storage.operations import Done, Operation, OperationOutcome, OperationRefused
 from keep_storage.own_files import PRIVATE, checked_mode, make
 from keep_storage.ownership import Ownership
@@ -117,7 +117,7 @@ def _tell_what_is_broken(path: str) -> None:
 def _apply_plainly(tx: Transaction, batch: Sequence[Operation[Any]], now: Millis) -> list[OperationOutcome] | None:
     """Apply a batch without savepoints, and write its journal at once. None if something of it must be undone."""
     outcomes: list[OperationOutcome] = []
-    journal: Journal = []
+    journal: Entries = []
     for operation in batch:
         written, entries = tx.rows_changed(), len(journal)
         try:
@@ -138,7 +138,7 @@ def _apply_plainly(tx: Transaction, batch: Sequence[Operation[Any]], now: Millis
 
 def _apply_undoably(tx: Transaction, operation: Operation[Any], now: Millis) -> OperationOutcome:
     """Apply an operation and write its journal in a savepoint of its own."""
-    journal: Journal = []
+    journal: Entries = []
     tx.savepoint()
     try:
         answer = manager.apply(tx, operation, now, journal)
