@@ -56,6 +56,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--json", action="store_true", help="one JSON object per line")
     parser.add_argument("--crash", action="store_true", help="peers only: kill each system, and count effects")
     parser.add_argument("--environments", type=Path, metavar="DIR", help="peers only: the folder of their packages")
+    parser.add_argument(
+        "--systems", metavar="NAMES", help="peers only: these and no others, separated by `;`: 'keep-actors; Restate'"
+    )
     chosen = parser.parse_args(arguments)
     if chosen.name is None:
         print(listing())
@@ -64,9 +67,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if benchmark is None:
         print(f"There is no benchmark {chosen.name!r}.\n{listing()}", file=sys.stderr)
         return 2
-    more = {"crash_table": chosen.crash, "environments": chosen.environments}
+    more = {"crash_table": chosen.crash, "environments": chosen.environments, "only": chosen.systems}
     if chosen.name != "peers" and any(more.values()):
-        parser.error("--crash and --environments are options of `peers`")
+        parser.error("--crash, --environments and --systems are options of `peers`")
     # Imported when needed: the peers of the other benchmarks may not be installed.
     module: Runs = importlib.import_module(benchmark.module)
     report = Report(chosen.name, as_json=chosen.json)

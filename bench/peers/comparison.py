@@ -79,8 +79,16 @@ QUICK: Final = Size(
 )
 
 
-def run(report: Report, *, quick: bool, crash_table: bool = False, environments: Path | None = None) -> None:
+def run(
+    report: Report,
+    *,
+    quick: bool,
+    crash_table: bool = False,
+    environments: Path | None = None,
+    only: str | None = None,
+) -> None:
     size = QUICK if quick else FULL
+    candidates = named(size.compared_after_a_crash if crash_table else size.compared, only)
     with tempfile.TemporaryDirectory() as name:
         facts: dict[str, Value] = {
             **machine.facts(),
@@ -91,9 +99,7 @@ def run(report: Report, *, quick: bool, crash_table: bool = False, environments:
         }
         report.about(MEASURES, LEAVES_OUT, facts)
         report.progress("environments")
-        systems, skipped = available(
-            size.compared_after_a_crash if crash_table else size.compared, environments or folder_of_cache()
-        )
+        systems, skipped = available(candidates, environments or folder_of_cache())
         if skipped:
             table = report.table(
                 "skipped", "Skipped", (Column("system", "system", width=16), Column("reason", "reason"))
@@ -107,6 +113,17 @@ def run(report: Report, *, quick: bool, crash_table: bool = False, environments:
             crash.compare(report, systems, size.accepted, size.kills, crash.kill_and_restart(bench))
         else:
             throughput.compare(report, systems, size.crowds, size.repeats, bench.measure)
+
+
+def named(candidates: tuple[Candidate, ...], only: str | None) -> tuple[Candidate, ...]:
+    """The candidates with these names, separated by `;`. All without names."""
+    if only is None:
+        return candidates
+    wanted = [name.strip() for name in only.split(";")]
+    known_names = [each.name for each in candidates]
+    if unknown := [name for name in wanted if name not in known_names]:
+        raise SystemExit(f"--systems: there is no {unknown[0]!r} here; there are: {'; '.join(known_names)}")
+    return tuple(each for each in candidates if each.name in wanted)
 
 
 def has_pgo() -> bool:

@@ -105,6 +105,14 @@ def test_no_two_workflows_have_the_same_script() -> None:
 # The harness.
 
 
+def test_only_the_systems_that_are_named_are_measured() -> None:
+    chosen = comparison.named(systems.FULL, "Restate; keep-actors")
+    assert [each.name for each in chosen] == ["keep-actors", "Restate"]
+    assert comparison.named(systems.FULL, None) == systems.FULL
+    with pytest.raises(SystemExit, match=r"no 'Restart' here; there are: keep-actors; DBOS, SQLite; Restate"):
+        comparison.named(systems.QUICK, "Restart")
+
+
 def test_the_systems_take_turns() -> None:
     one, many = Crowd(1, 1), Crowd(100, 100)
     order = [(crowd.in_flight, system.name) for _, crowd, system in throughput.turns([A, B], [one, many], 2)]
