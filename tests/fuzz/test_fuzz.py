@@ -8,6 +8,9 @@ from tests.engine.compilers import skip_for
 from tests.fuzz.target import Target
 from tests.fuzz.targets import targets
 
+# The first test of a process compiles the engine with sanitizers, which takes minutes on a slow machine.
+pytestmark = pytest.mark.timeout(900)
+
 TARGETS = targets()
 EXAMPLES = [(target, file) for target in TARGETS.values() for file in target.corpus]
 
