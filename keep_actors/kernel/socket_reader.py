@@ -34,15 +34,13 @@ class SocketReader:
             return await self._wait_and_read()
         while not self._came and not self._is_over:
             await self._task.wait()
-        came, self._came = b"".join(self._came), []
-        return came
+        return self._taken()
 
     def take(self) -> bytes:
         """Take the bytes that are there, without waiting. None may be there."""
         if not self._is_over:
             self._read()
-        came, self._came = b"".join(self._came), []
-        return came
+        return self._taken()
 
     def rest(self) -> None:
         """Read nothing until the next `receive`: whoever stops reading for good says so, or closes the socket."""
@@ -94,5 +92,8 @@ class SocketReader:
             except (anyio.ClosedResourceError, OSError, ValueError):
                 break
             self._read()
+        return self._taken()
+
+    def _taken(self) -> bytes:
         came, self._came = b"".join(self._came), []
         return came
