@@ -7,7 +7,7 @@ below. The host makes a `Catalog` and calls its `Method`s, which return every ou
 from keep_actors.connectors.calls import MutationCall, ReadCall
 from keep_actors.connectors.catalog import Catalog
 from keep_actors.connectors.connector import Connector
-from keep_actors.connectors.declaration import Risk, Similarity, mutation, read
+from keep_actors.connectors.declaration import Options, Risk, Similarity, mutation, read
 from keep_actors.connectors.discovery import discover, load
 from keep_actors.connectors.errors import (
     AuthRequired,
@@ -24,6 +24,7 @@ from keep_actors.connectors.errors import (
     Uncertain,
 )
 from keep_actors.connectors.method import Method
+from keep_actors.connectors.offered import Offered, Param
 from keep_actors.connectors.outcomes import (
     Answer,
     Applied,
@@ -62,6 +63,9 @@ __all__ = [
     "MutationCall",
     "MutationOutcome",
     "NotApplied",
+    "Offered",
+    "Options",
+    "Param",
     "Params",
     "ParamsError",
     "PermissionDenied",

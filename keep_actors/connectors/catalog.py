@@ -9,7 +9,8 @@ from typing import NoReturn
 from keep_actors.connectors.connector import Connector
 from keep_actors.connectors.errors import ConnectorDefinitionError, ConnectorNotOpened, PreconditionFailed
 from keep_actors.connectors.method import Method
-from keep_actors.kernel.foreign_code import attempt, described
+from keep_actors.kernel.foreign_code import attempt, cut, spelled_out
+from keep_actors.outbound.redaction import redacted, redacted_error
 from keep_sandbox.invocation import MethodKind
 
 
@@ -37,8 +38,9 @@ class Catalog:
                 with attempt() as tried:
                     await connector.open()
                 if tried.error is not None:
-                    words = f"The connector {connector.name!r} could not be opened: {described(tried.error)}"
-                    raise ConnectorNotOpened(words) from tried.error
+                    error = redacted_error(tried.error, connector.__hidden__)
+                    said = cut(redacted(spelled_out(tried.error), connector.__hidden__))
+                    raise ConnectorNotOpened(f"The connector {connector.name!r} could not be opened: {said}") from error
                 stack.push_async_callback(connector.close)
             yield
 

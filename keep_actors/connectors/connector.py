@@ -1,9 +1,12 @@
 """The base class of connectors. A class that cannot work is refused when it is defined, not when a script calls it."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar
 
 from keep_actors.connectors.definition import Definition, define
+from keep_actors.connectors.errors import ConnectorDefinitionError
+from keep_actors.connectors.offered import Offered, define_offered, under_another_name
+from keep_actors.outbound.secret import Secret
 
 
 class Connector:
@@ -14,10 +17,31 @@ class Connector:
 
     name: ClassVar[str]
     __definitions__: ClassVar[Mapping[str, Definition]] = {}
+    __hidden__: tuple[Secret, ...] = ()
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         cls.__definitions__ = define(cls)
+
+    def rename(self, name: str) -> None:
+        """Give this instance another namespace in `ctx` than its class: two mailboxes have two names."""
+        renamed = {each.name: under_another_name(each, name) for each in self.__definitions__.values()}
+        self.name = name  # type: ignore[misc]  # a class variable of every other connector
+        self.__definitions__ = renamed  # type: ignore[misc]  # as above: the catalog asks the instance
+
+    def hide(self, *secrets: Secret) -> None:
+        """Replace these in everything that leaves this connector: results, errors, and what is logged of them."""
+        self.__hidden__ = (*self.__hidden__, *secrets)
+
+    def offer(self, methods: Iterable[Offered]) -> None:
+        """Add methods that are known only now, in `__init__`. Raises `ConnectorDefinitionError`."""
+        offered = dict(self.__definitions__)
+        for method in methods:
+            definition = define_offered(self.name, method)
+            if definition.name in offered:
+                raise ConnectorDefinitionError(definition.full_name, "is there twice; rename one")
+            offered[definition.name] = definition
+        self.__definitions__ = offered  # type: ignore[misc]  # as in `rename`
 
     async def open(self) -> None:
         """Connect, authenticate, warm up. If it raises, the host does not start."""

@@ -31,11 +31,12 @@ class Options:
     """The options of a decorator."""
 
     kind: MethodKind
-    name: str | None
-    permission: str | None
     risk: Risk
-    timeout_ms: int | None
+    name: str | None = None
+    permission: str | None = None
+    timeout_ms: int | None = None
     by_id: bool = False
+    marks_sent: bool = False
     settle_ms: int = 0
     identity: Sequence[str] | None = None
     check_hint: str = ""
@@ -125,6 +126,7 @@ def mutation(
     risk: Risk = "medium",
     timeout_ms: int | None = None,
     settle_ms: int = 0,
+    marks_sent: bool = False,
     identity: Sequence[str] | None = None,
     check_hint: str = "",
     check_url: CheckUrl | None = None,
@@ -138,6 +140,7 @@ def mutation(
     risk: Risk = "medium",
     timeout_ms: int | None = None,
     settle_ms: int = 0,
+    marks_sent: bool = False,
     identity: Sequence[str] | None = None,
     check_hint: str = "",
     check_url: CheckUrl | None = None,
@@ -146,8 +149,9 @@ def mutation(
 
     `identity` names the parameters that identify the target; the others are payload. Without it an item has one such
     call, or one for each `subkey`: a second call with another payload is a mismatch, and a person is asked.
-    `settle_ms`: the time after a call in which its effect may still be invisible to `reconcile`. `check_hint` and
-    `check_url` tell a person how to check the outcome.
+    `marks_sent`: the method calls `call.sending()` before the first byte that can matter, so an error or a time-out
+    before it means that nothing happened. `settle_ms`: the time after a call in which its effect may still be
+    invisible to `reconcile`. `check_hint` and `check_url` tell a person how to check the outcome.
     """
     options = Options(
         kind="mutation",
@@ -156,6 +160,7 @@ def mutation(
         risk=risk,
         timeout_ms=timeout_ms,
         settle_ms=settle_ms,
+        marks_sent=marks_sent,
         identity=identity,
         check_hint=check_hint,
         check_url=check_url,

@@ -31,6 +31,8 @@ class Definition:
     timeout_ms: int | None
     """The author's choice. None: the host's policy decides."""
     settle_ms: int
+    marks_sent: bool
+    """The method says when it sends: what fails before that did not happen."""
     description: str
     check_hint: str
     check_url: CheckUrl | None
@@ -116,8 +118,16 @@ def _define(where: str, connector: str, attribute: str, declared: Declared[Any, 
     name = camel_case(attribute) if options.name is None else options.name
     if problem := problem_with_method(name):
         raise ConnectorDefinitionError(where, f'{problem}; rename it, or write `@{options.kind}(name="…")`')
-    _check_options(where, options)
     signature = read_signature(where, f"{connector}.{name}", options.kind, declared.function)
+    return complete(where, connector, name, declared, signature, inspect.getdoc(declared.function) or "")
+
+
+def complete(
+    where: str, connector: str, name: str, declared: Declared[Any, Any], signature: Signature, description: str
+) -> Definition:
+    """The definition of a method whose name and signature are known. Raises `ConnectorDefinitionError`."""
+    options = declared.options
+    _check_options(where, options)
     identity = _identity(where, options, signature)
     _check_reconciler(where, declared.reconciler)
     _check_comparer(where, declared.comparer, has_payload=len(identity) < len(signature.javascript_names))
@@ -130,7 +140,8 @@ def _define(where: str, connector: str, attribute: str, declared: Declared[Any, 
         risk=options.risk,
         timeout_ms=options.timeout_ms,
         settle_ms=options.settle_ms,
-        description=inspect.getdoc(declared.function) or "",
+        marks_sent=options.marks_sent,
+        description=description,
         check_hint=options.check_hint,
         check_url=options.check_url,
         identity=identity,

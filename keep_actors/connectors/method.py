@@ -32,7 +32,8 @@ from keep_actors.connectors.outcomes import (
 )
 from keep_actors.connectors.params import Params
 from keep_actors.connectors.signature import CALL, ResultMismatch
-from keep_actors.kernel.foreign_code import Raised, Returned, TimedOut, attempt, carry_out, cut, described
+from keep_actors.kernel.foreign_code import Raised, Returned, TimedOut, attempt, carry_out, cut, spelled_out
+from keep_actors.outbound.redaction import redacted, redacted_error, redacted_json
 from keep_storage.model import FailureClass, Json
 
 logger = logging.getLogger(__name__)
@@ -63,24 +64,36 @@ class Method(Definition):
             case TimedOut():
                 return Failed(FailureClass.TRANSIENT, _late(timeout_ms))
             case Raised(error=ConnectorError() as error):
-                return Failed(error.failure_class, _words(error), error.retry_after_ms)
+                return Failed(error.failure_class, self._words(error), error.retry_after_ms)
             case Raised(error=OSError() as error):  # TimeoutError and ConnectionError are among them
-                return Failed(FailureClass.TRANSIENT, _raised(error))
+                return Failed(FailureClass.TRANSIENT, self._raised(error))
             case Raised(error=error):
                 return Failed(FailureClass.INTERNAL, self._surprise(error))
 
     async def mutate(self, params: Params, call: MutationCall, timeout_ms: int) -> CallOutcome:
         """Make a mutation. The ledger must say `in_flight` before this is called, and gets the outcome after."""
         assert self.kind == "mutation", f"{self.full_name} is a read"
-        match await carry_out(self._work(params, call), timeout_ms):
+        try:
+            ended = await carry_out(self._work(params, call), timeout_ms)
+        finally:
+            # A worker thread may go on after its time: from here on it can send nothing.
+            is_sent = call.end() or not self.marks_sent
+        match ended:
             case Returned(value=json_text):
                 return Happened(json_text)
             case TimedOut():
-                return Unknown(_late(timeout_ms))
+                words = _late(timeout_ms)
+                return Unknown(words) if is_sent else DidNotHappen(FailureClass.TRANSIENT, words)
             case Raised(error=ConnectorError() as error):
-                return DidNotHappen(error.failure_class, _words(error), error.retry_after_ms)
+                return DidNotHappen(error.failure_class, self._words(error), error.retry_after_ms)
             case Raised(error=Uncertain() as error):
-                return Unknown(_words(error))
+                return Unknown(self._words(error))
+            case Raised(error=ResultMismatch() as error):  # it returned, so it did something
+                return Unknown(self._surprise(error))
+            case Raised(error=OSError() as error) if not is_sent:
+                return DidNotHappen(FailureClass.TRANSIENT, self._raised(error))
+            case Raised(error=error) if not is_sent:
+                return DidNotHappen(FailureClass.INTERNAL, self._surprise(error))
             case Raised(error=error):
                 return Unknown(self._surprise(error))
 
@@ -100,7 +113,7 @@ class Method(Definition):
             case TimedOut():
                 return Retry(_late(timeout_ms))
             case Raised(error=ConnectorError() as error):
-                return Retry(_words(error), error.retry_after_ms)
+                return Retry(self._words(error), error.retry_after_ms)
             case Raised(error=error):
                 return Retry(self._surprise(error))
 
@@ -152,7 +165,7 @@ class Method(Definition):
             arguments[CALL] = call
 
         async def work() -> Json:
-            return self.signature.result_text(await self.function(self.instance, **arguments))
+            return self._result_text(await self.function(self.instance, **arguments))
 
         return work
 
@@ -161,13 +174,19 @@ class Method(Definition):
             found: object = await reconciler(self.instance, call)
             match found:
                 case Applied(result=result):
-                    return Applied(self.signature.result_text(result))
-                case NotApplied() | Retry():
+                    return Applied(self._result_text(result))
+                case NotApplied():
                     return found
+                case Retry(message=message, retry_after_ms=retry_after_ms):
+                    return Retry(self._shown(message), retry_after_ms)
                 case _:
                     raise ResultMismatch(f"reconcile returned {found!r}, not Applied(…), NotApplied() or Retry(…)")
 
         return look
+
+    def _result_text(self, value: object) -> Json:
+        json_text = self.signature.result_text(value)
+        return redacted_json(json_text, self.instance.__hidden__) if self.instance.__hidden__ else json_text
 
     def _canonical(self, values: Mapping[str, Any], names: Iterable[str]) -> Json:
         spelled = self.signature.javascript_names
@@ -176,21 +195,26 @@ class Method(Definition):
 
     def _surprise(self, error: Exception) -> str:
         """Log an unexpected error with its traceback, for the author of the connector."""
-        logger.warning("%s raised an undeclared error", self.full_name, exc_info=error)
-        return _raised(error)
+        logger.warning("%s raised an undeclared error", self.full_name, exc_info=self._safe(error))
+        return self._raised(error)
+
+    def _raised(self, error: Exception) -> str:
+        return self._shown(str(error) if isinstance(error, ResultMismatch) else spelled_out(error))
+
+    def _words(self, error: Exception) -> str:
+        """The message of an error; its type if it has no message, or `str` fails."""
+        words = ""
+        with attempt():
+            words = self._shown(str(error))
+        return words or type(error).__name__
+
+    def _shown(self, text: str) -> str:
+        """A text for the ledger: bounded, and without the secrets of its connector."""
+        return cut(redacted(text, self.instance.__hidden__))
+
+    def _safe(self, error: Exception) -> BaseException:
+        return redacted_error(error, self.instance.__hidden__)
 
 
 def _late(timeout_ms: int) -> str:
     return f"no answer within {timeout_ms} ms"
-
-
-def _raised(error: Exception) -> str:
-    return cut(str(error)) if isinstance(error, ResultMismatch) else described(error)
-
-
-def _words(error: Exception) -> str:
-    """The message of an error; its type if it has no message, or `str` fails."""
-    words = ""
-    with attempt():
-        words = cut(str(error))
-    return words or type(error).__name__

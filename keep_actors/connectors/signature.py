@@ -5,7 +5,7 @@ A signature that is not fully typed, or has types that are not JSON, is refused 
 
 import inspect
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -108,6 +108,25 @@ def read_signature(where: str, title: str, kind: MethodKind, function: Callable[
     return Signature(_struct(where, title, fields, names), names, takes_call, hints["return"])
 
 
+def described_signature(
+    where: str, kind: MethodKind, fields: Sequence[tuple[str, Any, Any, str]], result: Any
+) -> Signature:
+    """The signature of a method that is described as data: its fields are name, type, default and JavaScript name."""
+    names: dict[str, str] = {}
+    for name, annotation, _, spelled in fields:
+        if name == CALL or (kind == "mutation" and spelled == SUBKEY):
+            raise ConnectorDefinitionError(where, f"parameter {name!r} is reserved; choose another name")
+        if problem := problem_with_parameter(spelled, name):
+            raise ConnectorDefinitionError(where, f"parameter name {problem}; choose another")
+        if name in names or spelled in names.values():
+            raise ConnectorDefinitionError(where, f"two parameters have the name {spelled!r}; rename one")
+        _check_type(where, f"parameter {name!r}", annotation)
+        names[name] = spelled
+    _check_type(where, "the result", result)
+    struct = _struct(where, where, [(name, annotation, default) for name, annotation, default, _ in fields], names)
+    return Signature(struct, names, True, result)
+
+
 def _hints(where: str, function: Callable[..., Any]) -> dict[str, Any]:
     try:
         return typing.get_type_hints(function, include_extras=True)
@@ -176,7 +195,7 @@ def _check_default(where: str, parameter: inspect.Parameter, annotation: Any) ->
 
 
 def _struct(
-    where: str, title: str, fields: list[tuple[str, Any] | tuple[str, Any, Any]], names: Mapping[str, str]
+    where: str, title: str, fields: Sequence[tuple[str, Any] | tuple[str, Any, Any]], names: Mapping[str, str]
 ) -> type[msgspec.Struct]:
     try:
         return msgspec.defstruct(title, fields, rename=names, kw_only=True, frozen=True, forbid_unknown_fields=True)

@@ -84,7 +84,12 @@ async def carry_out(work: Callable[[], Awaitable[T]], timeout_ms: int) -> Ending
 
 def described(error: BaseException) -> str:
     """Return the class and the words of an error, bounded."""
-    return cut("".join(traceback.format_exception_only(error)).strip())
+    return cut(spelled_out(error))
+
+
+def spelled_out(error: BaseException) -> str:
+    """Return the class and the words of an error, however long."""
+    return "".join(traceback.format_exception_only(error)).strip()
 
 
 def cut(text: str) -> str:

@@ -72,7 +72,7 @@ from keep_storage import reads
 from keep_storage.errors import Rejected
 from keep_storage.events import check_reservations
 from keep_storage.model import Event, FailureClass, Item, Mutation, MutationStatus
-from keep_storage.operations import CreateMutation, Reserve
+from keep_storage.operations import CreateMutation, NoteMutation, Reserve
 
 log = logging.getLogger("keep_actors")
 
@@ -285,7 +285,7 @@ class RunDriver:
     async def _call(self, effect: CallMutation) -> CallEnded:
         host, method, mutation = self._host, effect.method, effect.mutation
         assert mutation.status is MutationStatus.IN_FLIGHT, "the ledger knows of a call before it is made"
-        call = MutationCall.of(mutation, effect.params.values)
+        call = self._mutation_call(effect)
         timeout_ms = self._facts.policy.timeout_ms(method.full_name, method.timeout_ms, is_mutation=True)
         host.reach(Point.RECORDED, method.full_name)
         with self._outside(), host.call_times.making(mutation.id, timeout_ms):
@@ -300,6 +300,19 @@ class RunDriver:
             workflow_id=mutation.workflow_id,
         )
         return CallEnded(outcome, call.cost_micros)
+
+    def _mutation_call(self, effect: CallMutation) -> MutationCall:
+        """The call as its connector gets it: a note of it is in the ledger before the connector goes on."""
+        host, mutation, name = self._host, effect.mutation, effect.method.full_name
+
+        async def keep_note(text: str) -> None:
+            await self._storage.save((NoteMutation(mutation.id, mutation.attempts, text),))()
+            host.reach(Point.NOTED, name)
+
+        def on_sending() -> None:
+            host.reach(Point.SENDING, name)
+
+        return MutationCall.of(mutation, effect.params.values, keep_note=keep_note, on_sending=on_sending)
 
     async def _check(self, mutation: Mutation) -> Verdict:
         """Ask the connector. If it is not there any more, or cannot read what was recorded, it cannot tell yet."""

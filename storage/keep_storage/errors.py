@@ -107,6 +107,7 @@ class Reason(StrEnum):
     MUTATION_STILL_PENDING = auto()
     MUTATION_IN_FLIGHT = auto()
     MUTATION_TRANSITION_REFUSED = auto()
+    NOTE_IS_TOO_LATE = auto()
     MUTATION_OUTCOME_UNKNOWN = auto()
     MUTATION_OUTCOME_KNOWN = auto()
     ONLY_A_PERSON_CAN_ASSERT = auto()

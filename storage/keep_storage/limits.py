@@ -8,6 +8,8 @@ MESSAGE_ID_CHARS_MAX: Final = 512
 """Also of the id of an item, and of the subkey of a call in one."""
 ORDERING_KEY_CHARS_MAX: Final = 256
 """A longer key is kept as a hash of itself."""
+NOTE_CHARS_MAX: Final = 2_000
+"""Of what a connector notes about a call."""
 PEEK_DEFAULT: Final = 100
 """Rows of one page, if the reader does not say."""
 PEEK_MAX: Final = 1000

@@ -63,6 +63,7 @@ OPERATIONS: Final[Mapping[type[Operation[Any]], OperationFunction]] = {
     ops.CommitJob: runs.commit_job,
     ops.CreateMutation: mutations.create_mutation,
     ops.UpdateMutationStatus: mutations.update_mutation_status,
+    ops.NoteMutation: mutations.note_mutation,
     ops.ApplyMutation: settlement.apply_mutation,
     ops.FailMutation: settlement.fail_mutation,
     ops.SkipMutation: settlement.skip_mutation,
@@ -164,6 +165,7 @@ class ExecutionModelManager:
 
     create_mutation = _method(ops.CreateMutation)
     update_mutation_status = _method(ops.UpdateMutationStatus)
+    note_mutation = _method(ops.NoteMutation)
     apply_mutation = _method(ops.ApplyMutation)
     fail_mutation = _method(ops.FailMutation)
     skip_mutation = _method(ops.SkipMutation)

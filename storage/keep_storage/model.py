@@ -274,6 +274,8 @@ class Mutation(Record, frozen=True, gc=False):
     """Inside an item: which of several equal calls it is. None in lines that are older than this column."""
     doubted_at: Millis | None
     """The time since which its outcome is looked for; reset when a person wants it looked for again."""
+    note: str
+    """What its connector noted about this attempt, for whoever looks for its outcome."""
 
 
 class Approval(Record, frozen=True, gc=False):

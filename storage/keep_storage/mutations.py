@@ -22,7 +22,7 @@ from keep_storage.model import (
     RunStatus,
     WorkflowStatus,
 )
-from keep_storage.operations import AskFirst, CreateMutation, ItemScope, UpdateMutationStatus
+from keep_storage.operations import AskFirst, CreateMutation, ItemScope, NoteMutation, UpdateMutationStatus
 from keep_storage.transaction import Queries, Transaction
 from keep_storage.transitions import ITEM_FINISHED, MUTATION_NEXT, SETTLED
 
@@ -157,6 +157,7 @@ def _new(run: Run, op: CreateMutation, identity_key: str, item: Item | None, now
         updated_at=now,
         subkey=op.item.subkey if op.item else "",
         doubted_at=None,
+        note="",
     )
 
 
@@ -178,6 +179,7 @@ def _record_again(tx: Transaction, run: Run, known: Mutation, op: CreateMutation
         attempts=known.attempts + int(op.send),
         reconcile_attempts=0,
         doubted_at=None,
+        note="",
         sent_at=now if op.send else known.sent_at,
         resolved_by=None,
         resolved_at=None,
@@ -270,8 +272,23 @@ def label(
         doubted_at=now if begins else mutation.doubted_at,
         next_reconcile_at=_due(status, next_reconcile_at, now),
         sent_at=now if starts else mutation.sent_at,
+        note="" if starts else mutation.note,
         updated_at=now,
     )
+
+
+def note_mutation(tx: Transaction, op: NoteMutation, now: Millis) -> Change[Mutation]:
+    """No version more: a note changes nothing that a person judges, and the call goes on."""
+    mutation = unsettled(tx, op.mutation_id, None)
+    if mutation.status is not MutationStatus.IN_FLIGHT or mutation.attempts != op.attempt:
+        reject(
+            Reason.NOTE_IS_TOO_LATE,
+            f"Mutation {mutation.id!r} is {mutation.status} at attempt {mutation.attempts}; "
+            f"attempt {op.attempt} is over and notes nothing any more.",
+        )
+    noted = replace(mutation, note=op.note, updated_at=now)
+    mutation_rows.save_mutation(tx, noted)
+    return changed(noted, mutation.workflow_id, mutation.run_id, mutation=mutation.id, note=op.note)
 
 
 def _due(status: MutationStatus, next_reconcile_at: Millis | None, now: Millis) -> Millis | None:

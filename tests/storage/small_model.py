@@ -894,6 +894,7 @@ def create_mutation(s: State, op: ops.CreateMutation, now: int) -> None:
     must(not unsettled(s, op.run_id))
     row = {"run_id": op.run_id, "status": "in_flight" if op.send else "pending", "resolved_by": None, "version": 1}
     row |= {"next_reconcile_at": None, "reconcile_attempts": 0, "doubted_at": None, "has_words": False}
+    row |= {"attempts": int(op.send), "note": ""}
     if run["kind"] == "consumer":
         must(op.item is None and run["phase"] == "mutating")
         must(not where(s, "mutations", identity_key=op.run_id))
@@ -916,7 +917,8 @@ def create_mutation(s: State, op: ops.CreateMutation, now: int) -> None:
         if old["status"] == "applied":
             return
         must(old["status"] == "failed")
-        s["mutations"][known] = old | row | {"version": old["version"] + 1}
+        attempts = old["attempts"] + int(op.send)
+        s["mutations"][known] = old | row | {"version": old["version"] + 1, "attempts": attempts}
     else:
         must(op.id not in s["mutations"])
         s["mutations"][op.id] = row | about | {"reconcilable": op.reconcilable, "result": None}
@@ -939,6 +941,8 @@ def nobody_has_stopped_it(s: State, run: Row, op: ops.CreateMutation) -> None:
 def relabel(s: State, mutation_id: str, status: str, next_reconcile_at: int | None = None) -> None:
     mutation = s["mutations"][mutation_id]
     mutation |= {"status": status, "version": mutation["version"] + 1, "next_reconcile_at": next_reconcile_at}
+    if status == "in_flight":
+        mutation |= {"attempts": mutation["attempts"] + 1, "note": ""}
 
 
 def doubt(s: State, mutation_id: str, status: str, next_reconcile_at: int | None, now: int) -> None:
@@ -991,6 +995,13 @@ def skip_mutation(s: State, op: ops.SkipMutation, now: int) -> None:
     must(mutation["status"] in ("needs_reconcile", "indeterminate"))
     must(s["runs"][mutation["run_id"]]["status"] != "active")
     settle(s, op.mutation_id, "skipped", "user_skip", now, why=op.why)
+
+
+def note_mutation(s: State, op: ops.NoteMutation, now: int) -> None:
+    """Only the attempt that is being made has something to note."""
+    mutation = get(s, "mutations", op.mutation_id)
+    must(mutation["status"] == "in_flight" and mutation["attempts"] == op.attempt)
+    mutation["note"] = op.note
 
 
 def amend_result(s: State, op: ops.AmendResult, now: int) -> None:
@@ -1276,6 +1287,7 @@ RULES: dict[type[ops.Operation[Any]], Callable[[State, Any, int], None]] = {
     ops.CommitJob: commit_job,
     ops.CreateMutation: create_mutation,
     ops.UpdateMutationStatus: update_mutation_status,
+    ops.NoteMutation: note_mutation,
     ops.ApplyMutation: apply_mutation,
     ops.FailMutation: fail_mutation,
     ops.SkipMutation: skip_mutation,

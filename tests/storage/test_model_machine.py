@@ -102,7 +102,7 @@ LOOKS: dict[str, tuple[str, str, str]] = {
     "mutations": (
         "id",
         "workflow_id run_id identity_key item_id item_attempt reconcilable status version resolved_by result "
-        "next_reconcile_at reconcile_attempts doubted_at has_words",
+        "next_reconcile_at reconcile_attempts doubted_at has_words attempts note",
         "(SELECT *, error <> '' AS has_words FROM mutations)",
     ),
     "approvals": ("id", "mutation_id status expires_at", "approvals"),
@@ -446,6 +446,8 @@ def noteworthy_words(operation: Operation, before: State, after: State) -> Itera
             yield "counted an approved call"
         case ops.RejectMutation():
             yield "sent back a call" if operation.retry else "refused a call for good"
+        case ops.NoteMutation():
+            yield "noted about a call"
         case ops.AmendResult():
             mutation = before["mutations"][operation.mutation_id]
             yield f"amended a result of a {before['runs'][mutation['run_id']]['kind']}"
@@ -803,6 +805,8 @@ class Author:
         mutation = self.s["mutations"][mutation_id]
         if approval := small.open_approval(self.s, mutation_id):
             return self.decided(approval) if self.likely(60) else None
+        if mutation["status"] == "in_flight" and self.likely(20):
+            return ops.NoteMutation(mutation_id, mutation["attempts"], self.one(("task 7", "task 8")))
         if mutation["status"] == "in_flight" and self.likely(40):
             return self.doubting(mutation_id)
         if self.s["runs"][mutation["run_id"]]["status"] == "paused:approval" and self.likely(60):
@@ -1040,6 +1044,7 @@ class Author:
                 ops.FailMutation(mutation_id, "no", who, expected_version=version),
                 ops.SkipMutation(mutation_id, expected_version=version),
                 ops.AmendResult(mutation_id, "3", expected_version=version),
+                ops.NoteMutation(mutation_id, self.one((1, 2)), "any"),
                 ops.UpdateMutationStatus(mutation_id, self.one(list(MutationStatus)), expected_version=version),
                 ops.ApproveMutation(str(self.known("approvals")), "ann"),
                 ops.RejectMutation(str(self.known("approvals")), "ann", "", self.likely(50), self.likely(50)),
@@ -1141,6 +1146,7 @@ ANYTHING: dict[type[Operation], Callable[[Author], Operation]] = {
     ops.FailMutation: lambda a: ops.FailMutation(a.known("mutations"), "no", a.one(list(Resolver))),
     ops.SkipMutation: lambda a: ops.SkipMutation(a.known("mutations")),
     ops.AmendResult: lambda a: ops.AmendResult(a.known("mutations"), "3"),
+    ops.NoteMutation: lambda a: ops.NoteMutation(a.known("mutations"), a.one((1, 2)), "any"),
     ops.ApproveMutation: lambda a: ops.ApproveMutation(a.known("approvals"), "ann"),
     ops.RejectMutation: lambda a: ops.RejectMutation(a.known("approvals"), "ann", "", a.likely(50), a.likely(50)),
     ops.AskAgain: lambda a: ops.AskAgain(a.known("approvals"), a.id_for("approvals", "apr")),
@@ -1400,6 +1406,7 @@ MUST_BE_REACHED = (
     "refused a call for good",
     "amended a result of a consumer",
     "amended a result of a job",
+    "noted about a call",
     "refused because result_already_used",
     "published in an item",
     "counted a cost",

@@ -1056,6 +1056,18 @@ def failing_with_the_word_that_it_happened(world: World) -> None:
     world.model.fail_mutation(world.uncertain("m1").id, resolved_by=Resolver.USER_ASSERT_APPLIED, by="ada")
 
 
+@meets(Reason.NOTE_IS_TOO_LATE)
+def noting_about_a_call_in_doubt(world: World) -> None:
+    world.publish("m1")
+    world.model.note_mutation(world.uncertain("m1").id, 1, "task 7")
+
+
+@meets(Reason.NOTE_IS_TOO_LATE)
+def noting_for_another_attempt(world: World) -> None:
+    world.publish("m1")
+    world.model.note_mutation(world.sent("m1").id, 2, "task 7")
+
+
 @meets(Reason.APPROVAL_NOT_FOUND)
 def failing_with_an_answer_to_what_nobody_asked(world: World) -> None:
     world.publish("m1")

@@ -104,6 +104,11 @@ def test_every_limit_is_a_check_with_the_same_size(database: apsw.Connection) ->
     assert dict(found) == {"message_id": str(limits.MESSAGE_ID_CHARS_MAX), "title": str(limits.TITLE_CHARS_MAX)}
 
 
+def test_a_note_has_the_size_that_connectors_are_told(database: apsw.Connection) -> None:
+    [size] = re.findall(r"CHECK \(length\(note\) <= (\d+)\)", dict(schema_of(database))["mutations"])
+    assert int(size) == limits.NOTE_CHARS_MAX
+
+
 def test_every_table_is_strict_and_every_check_has_a_name(database: apsw.Connection) -> None:
     for name, sql in schema_of(database):
         if sql.startswith("CREATE TABLE"):

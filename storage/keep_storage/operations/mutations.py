@@ -72,6 +72,15 @@ class UpdateMutationStatus(Operation[Mutation], frozen=True):
     counts: bool = True
 
 
+class NoteMutation(Operation[Mutation], frozen=True):
+    """Keep what a connector will need to look for the outcome of the call that it is making. The last note counts."""
+
+    mutation_id: str
+    attempt: int
+    """The attempt that it is about: one that is over notes nothing."""
+    note: str
+
+
 class ApplyMutation(Operation[Mutation], frozen=True):
     """The effect exists, and this is its result. From here the run can only go forward."""
 

@@ -702,7 +702,8 @@ UPDATE mutations SET
     run_id = :run_id, params = :params, status = :status, version = :version, result = :result, error = :error,
     attempts = :attempts, reconcile_attempts = :reconcile_attempts, next_reconcile_at = :next_reconcile_at,
     sent_at = :sent_at, resolved_by = :resolved_by, resolved_at = :resolved_at, resolved_who = :resolved_who,
-    resolved_why = :resolved_why, updated_at = :updated_at, subkey = :subkey, doubted_at = :doubted_at
+    resolved_why = :resolved_why, updated_at = :updated_at, subkey = :subkey, doubted_at = :doubted_at,
+    note = :note
 WHERE id = :id;
 
 -- name: unsettled_mutation_of_run

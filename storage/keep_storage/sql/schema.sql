@@ -274,6 +274,8 @@ CREATE TABLE mutations (
     updated_at         INTEGER NOT NULL,
     subkey             TEXT,      -- NULL: recorded before subkeys were kept
     doubted_at         INTEGER,   -- since when its outcome is looked for
+    note               TEXT NOT NULL DEFAULT ''
+        CONSTRAINT note_is_bounded CHECK (length(note) <= 2000),
     CONSTRAINT consumer_mutation_is_keyed_by_its_run CHECK ((item_id IS NULL) = (identity_key = run_id)),
     CONSTRAINT item_mutation_names_the_attempt CHECK ((item_id IS NULL) = (item_attempt IS NULL)),
     CONSTRAINT applied_mutation_has_a_result CHECK ((status = 'applied') = (result IS NOT NULL)),

@@ -1,0 +1,50 @@
+"""The subject of a certification: a connector, the real service behind it, and a way to count effects without it."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from contextlib import AbstractAsyncContextManager
+from typing import Any, ClassVar, TypeAlias
+
+import msgspec
+
+from keep_actors.connectors import Connector
+
+Address: TypeAlias = tuple[str, int]
+"""Host and port."""
+
+
+class RunningService(msgspec.Struct, frozen=True):
+    """A real service that runs now. All of it is JSON: another process makes a connector from it."""
+
+    addresses: Mapping[str, Address] = {}
+    """By name, where it listens. The suite puts a proxy in front of each. None: a service without a network."""
+    places: Mapping[str, str] = {}
+    """By name, what else a connector needs to find it: a folder, a database."""
+
+
+class Certification(ABC):
+    """How one connector is tried. Must be importable as `module:name`, and take no arguments."""
+
+    decisive: ClassVar[Mapping[str, bytes]] = {}
+    """For each mutation, by its name in JavaScript: bytes that a connector sends and without which nothing happens,
+    such as `COMMIT`. The suite loses, delays and holds from there. Without: the first bytes of a connection."""
+
+    refuses_repetition: ClassVar[bool] = True
+    """The service, or the connector, makes one effect of two calls with one key. False: two calls are two effects, and
+    only the runtime sees to it that there are not two."""
+
+    @abstractmethod
+    def service(self) -> AbstractAsyncContextManager[RunningService]:
+        """Start the service, and end it."""
+
+    @abstractmethod
+    def connector(self, service: RunningService) -> Connector:
+        """A connector that talks to the service at these addresses. Called in other processes too."""
+
+    @abstractmethod
+    def example(self, method: str, number: int) -> Mapping[str, Any]:
+        """The one object that a script passes to this mutation, another for each number: no two share an effect."""
+
+    @abstractmethod
+    async def effects(self, service: RunningService, method: str, params: Mapping[str, Any]) -> int:
+        """How often the effect of the call with these parameters is there, found without the connector."""
