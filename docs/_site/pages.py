@@ -13,7 +13,14 @@ from sphinx.application import Sphinx
 
 NAVIGATION = {
     "Start": ["quickstart", "concepts", "guarantees"],
-    "Write": ["scripts", "authoring", "connectors", "conformance", "testing"],
+    "Write": ["scripts", "authoring", "testing"],
+    "Connectors": [
+        "services",
+        *(f"connectors/{kind}" for kind in ("sql", "mail", "http", "openapi", "mcp", "files", "sheet", "chat")),
+        "connectors",
+        "conformance",
+        "certification",
+    ],
     "Embed": ["embedding", "runtime", "permissions", "maintenance", "notices", "failures"],
     "Operate": ["operating", "cli", "observability", "security", "platforms", "benchmarks"],
     "Inside": ["architecture", "storage", "sandbox", "kernel", "decisions"],
@@ -33,9 +40,15 @@ def navigation(pages: set[str]) -> dict[str, list[str]]:
     return {part: listed for part, listed in parts.items() if listed}
 
 
+def pages_in(docs: Path) -> set[str]:
+    """All pages, by their path without `.md`."""
+    pages = [*docs.glob("*.md"), *docs.glob("connectors/*.md")]
+    return {path.relative_to(docs).with_suffix("").as_posix() for path in pages}
+
+
 def _write_navigation(app: Sphinx, page: str, text: list[str]) -> None:
     if page == "index":
-        parts = navigation({path.stem for path in Path(app.srcdir).glob("*.md")})
+        parts = navigation(pages_in(Path(app.srcdir)))
         trees = [
             "\n".join(["```{toctree}", ":hidden:", f":caption: {part}", "", *listed, "```"])
             for part, listed in parts.items()
@@ -46,9 +59,9 @@ def _write_navigation(app: Sphinx, page: str, text: list[str]) -> None:
 def _link_pages(app: Sphinx, tree: nodes.document) -> None:
     """`docs/storage.md`, as the pages say it for readers of the files, is a link here."""
     for literal in list(tree.findall(nodes.literal)):
-        found = re.fullmatch(r"docs/(\w+)\.md", literal.astext())
+        found = re.fullmatch(r"docs/([\w/]+)\.md", literal.astext())
         inside = isinstance(literal.parent, nodes.reference | addnodes.pending_xref)
-        if found and not inside and f"{found[1]}.md" in {path.name for path in Path(app.srcdir).glob("*.md")}:
+        if found and not inside and found[1] in pages_in(Path(app.srcdir)):
             link = addnodes.pending_xref(
                 "", refdomain="std", reftype="doc", reftarget=f"/{found[1]}", refexplicit=True, refwarn=True
             )

@@ -13,7 +13,7 @@ from keep_actors.api import commands
 from keep_actors.api.commands import MutationChange
 from keep_actors.api.verdicts import PersonVerdict, ResultRefused
 from keep_actors.cli.exit_codes import Exit, Stopped
-from keep_actors.cli.inputs import connector_options, connectors_from
+from keep_actors.cli.inputs import ChosenConnectors, connector_options
 from keep_actors.cli.options import changes, json_value, workflow_option
 from keep_actors.cli.reader import FileReader, reading
 from keep_actors.cli.terminal import plain, remark
@@ -36,8 +36,7 @@ def resolve(
     answer: tuple[str, ...],
     workflow: str | None,
     result: str | None,
-    specs: tuple[str, ...],
-    discovered: bool,
+    chosen: ChosenConnectors,
     **fields: Any,
 ) -> None:
     """Say whether a call with an unknown outcome happened.
@@ -66,10 +65,7 @@ def resolve(
         named = _open_mutation(look, workflow) if mutation is None else look.one_id("mutation", mutation, "mut")
         found = _found(look, named)
     command = commands.Resolve(mutation_id=found.id, verdict=verdict, by=path.by, **fields)
-    if verdict == "happened":
-        settled = _Result(path, found, result, specs, discovered).write(command)
-    else:
-        settled = path.ask(command)
+    settled = _Result(path, found, result, chosen).write(command) if verdict == "happened" else path.ask(command)
     returned = f" It returned {settled.result}." if settled.result is not None else ""
     words = f"{settled.connector}.{settled.method} ({settled.id}) is {settled.status}, says {path.by}.{returned}"
     path.done(settled, words)
@@ -79,7 +75,7 @@ def resolve(
 @click.argument("mutation")
 @connector_options
 @changes(commands.Amend, "mutation_id", result="--result")
-def amend(path: WritePath, mutation: str, result: str, specs: tuple[str, ...], discovered: bool, **fields: Any) -> None:
+def amend(path: WritePath, mutation: str, result: str, chosen: ChosenConnectors, **fields: Any) -> None:
     """Correct the result that a person gave with `keep resolve … happened`.
 
     Refused once `next` has used it, or for a call inside an item once a run has entered that item again; a result that
@@ -94,7 +90,7 @@ def amend(path: WritePath, mutation: str, result: str, specs: tuple[str, ...], d
     with reading(path.db) as look:
         found = _found(look, look.one_id("mutation", mutation, "mut"))
     command = commands.Amend(mutation_id=found.id, result=None, by=path.by, **fields)
-    amended = _Result(path, found, result, specs, discovered).write(command)
+    amended = _Result(path, found, result, chosen).write(command)
     words = f"{amended.connector}.{amended.method} ({amended.id}) returned {amended.result}, says {path.by}."
     path.done(amended, words)
 
@@ -134,14 +130,12 @@ def only_one(ids: list[str], what: str, otherwise: str = "") -> str:
 class _Result:
     """The result of a call as it was typed, or not yet. Checked by the runtime, or by connectors that are named."""
 
-    def __init__(
-        self, path: WritePath, mutation: Mutation, typed: str | None, specs: tuple[str, ...], discovered: bool
-    ) -> None:
+    def __init__(self, path: WritePath, mutation: Mutation, typed: str | None, chosen: ChosenConnectors) -> None:
         self._path = path
         self._call = f"{mutation.connector}.{mutation.method}"
         self._is_missing = typed is None
         self._value: Any = json_value(typed, "--result") if typed is not None else None
-        self._connectors = specs, discovered
+        self._chosen = chosen
         self._is_unchecked = False
 
     def write(self, command: MutationChange[Mutation]) -> Mutation:
@@ -163,15 +157,14 @@ class _Result:
 
     def _checked(self, command: MutationChange[Mutation]) -> MutationChange[Mutation]:
         """The command as it is written without a runtime."""
-        specs, discovered = self._connectors
-        self._is_unchecked = not specs and not discovered
+        self._is_unchecked = not self._chosen
         if self._is_unchecked:
             return command
         # Here: only this needs the connectors.
         from keep_actors.api.expected import checked_result
         from keep_actors.connectors import Catalog
 
-        method = Catalog(connectors_from(specs, discovered)).get(self._call)
+        method = Catalog(self._chosen.load()).get(self._call)
         if method is None:
             raise click.UsageError(f"None of these connectors has {self._call}.")
         try:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 import click
 
 from keep_actors.cli.inputs import (
+    ChosenConnectors,
     connector_options,
-    connectors_from,
     needs_sandbox,
     sandbox_option,
     script_file,
@@ -36,9 +36,7 @@ _BEFORE: Final = 60
 @connector_options
 @json_object_option
 @sandbox_option
-def check(
-    files: tuple[Path, ...], specs: tuple[str, ...], discovered: bool, as_json: bool, sandbox: "PoolMode"
-) -> None:
+def check(files: tuple[Path, ...], chosen: ChosenConnectors, as_json: bool, sandbox: "PoolMode") -> None:
     """Check scripts as a deployment would, without one.
 
     Each problem has its place, the line, and what to do about it. Handlers are not called. A warning is shown in the
@@ -58,7 +56,7 @@ def check(
 
     from keep_actors.authoring.checking import check_scripts
 
-    connectors = connectors_from(specs, discovered) if specs or discovered else None
+    connectors = chosen.load() if chosen else None
     sources = [source_of(file) for file in files]
     with needs_sandbox():
         results = anyio.run(check_scripts, sources, connectors, sandbox)
@@ -154,7 +152,7 @@ def _excerpt(source: str, line: int, column: int, caret: str) -> list[str]:
     help="The file to write, such as keep.d.ts. Default: the standard output.",
 )
 @json_object_option
-def types(specs: tuple[str, ...], discovered: bool, out: Path | None, as_json: bool) -> None:
+def types(chosen: ChosenConnectors, out: Path | None, as_json: bool) -> None:
     """Write TypeScript declarations for scripts.
 
     They describe `Keep`, events, results, what `ctx` offers phase by phase, and the methods of the connectors that are
@@ -170,7 +168,7 @@ def types(specs: tuple[str, ...], discovered: bool, out: Path | None, as_json: b
     from keep_actors.authoring.typescript import declarations
 
     # In a comment or a quoted name: what is spelled out means the same to `tsc`.
-    text = plain_lines(_about_connectors(declarations, specs, discovered), None)
+    text = plain_lines(_about_connectors(declarations, chosen), None)
     if out is None or as_json:
         show(json_line({"declarations": text}) if as_json else text.removesuffix("\n"))
     if out is None:
@@ -186,7 +184,7 @@ def types(specs: tuple[str, ...], discovered: bool, out: Path | None, as_json: b
 @connector_options
 @click.option("--task", default="", metavar="TEXT", help="The task of the script, which comes last in the prompt.")
 @json_object_option
-def prompt(specs: tuple[str, ...], discovered: bool, task: str, as_json: bool) -> None:
+def prompt(chosen: ChosenConnectors, task: str, as_json: bool) -> None:
     """Write the prompt for a model that is to write a script.
 
     It has the whole contract (structure, phases, what each may use, events, limits, common mistakes), a complete
@@ -200,15 +198,15 @@ def prompt(specs: tuple[str, ...], discovered: bool, task: str, as_json: bool) -
     """
     from keep_actors.authoring.writing import writing_prompt
 
-    text = _about_connectors(lambda catalog: writing_prompt(catalog, task=task), specs, discovered)
+    text = _about_connectors(lambda catalog: writing_prompt(catalog, task=task), chosen)
     show(json_line({"prompt": text}) if as_json else text.removesuffix("\n"))
 
 
-def _about_connectors(text_of: "Callable[[Catalog], str]", specs: tuple[str, ...], discovered: bool) -> str:
+def _about_connectors(text_of: "Callable[[Catalog], str]", chosen: ChosenConnectors) -> str:
     """A text about the connectors that were named."""
     from keep_actors.connectors import Catalog, ConnectorDefinitionError
 
     try:
-        return text_of(Catalog(connectors_from(specs, discovered)))
+        return text_of(Catalog(chosen.load()))
     except ConnectorDefinitionError as error:
         raise click.UsageError(str(error)) from None

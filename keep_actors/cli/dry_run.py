@@ -9,8 +9,8 @@ import click
 
 from keep_actors.cli.calls import lines_of
 from keep_actors.cli.inputs import (
+    ChosenConnectors,
     connector_options,
-    connectors_from,
     needs_sandbox,
     sandbox_option,
     script_file,
@@ -57,8 +57,7 @@ _RESTS = {
 def dry_run(
     file: Path,
     db: Path,
-    specs: tuple[str, ...],
-    discovered: bool,
+    chosen: ChosenConnectors,
     workflow: str | None,
     author: str,
     limit: int,
@@ -99,7 +98,7 @@ def dry_run(
         trying.dry_run,
         source,
         db,
-        connectors_from(specs, discovered),
+        chosen.load(),
         workflow=workflow,
         author=author,
         against=against,

@@ -3,15 +3,14 @@
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
 if TYPE_CHECKING:
     from keep_actors.connectors import Connector
-
-F = TypeVar("F", bound=Callable[..., Any])
 
 sandbox_option = click.option(
     "--sandbox",
@@ -22,8 +21,38 @@ sandbox_option = click.option(
 )
 
 
-def connector_options(command: F) -> F:
-    """`--connectors` and `--discover`, which arrive as `specs` and `discovered`."""
+class ChosenConnectors(NamedTuple):
+    """The connectors that a command was told to use, not loaded yet. False if there are none."""
+
+    specs: tuple[str, ...]
+    discovered: bool
+    configurations: tuple[Path, ...]
+
+    def __bool__(self) -> bool:
+        return bool(self.specs or self.discovered or self.configurations)
+
+    def load(self) -> "list[Connector]":
+        """Load them. One that cannot be loaded is a wrong use of the command."""
+        from keep_actors.connectors import ConnectorDefinitionError, ConnectorLoadError, discover, load
+        from keep_actors.services import ConfigurationError, load_configuration
+
+        try:
+            installed = discover() if self.discovered else []
+            if self.specs or self.configurations:
+                _import_from_here_last()
+            configured = [each for path in self.configurations for each in load_configuration(path)]
+            return [each for spec in self.specs for each in load(spec)] + configured + installed
+        except (ConnectorLoadError, ConnectorDefinitionError, ConfigurationError) as error:
+            raise click.UsageError(str(error)) from None
+
+
+def connector_options(command: Callable[..., Any]) -> Callable[..., None]:
+    """`--connectors`, `--config` and `--discover`, which arrive as one `ChosenConnectors`, `chosen`."""
+
+    @wraps(command)
+    def chosen(*, specs: tuple[str, ...], discovered: bool, configurations: tuple[Path, ...], **typed: Any) -> None:
+        command(chosen=ChosenConnectors(specs, discovered, configurations), **typed)
+
     named = click.option(
         "--connectors",
         "specs",
@@ -31,10 +60,20 @@ def connector_options(command: F) -> F:
         metavar="MODULE:NAME",
         help="A connector, a class, a factory or a list of them, installed or in this folder. Can be repeated.",
     )
+    configured = click.option(
+        "--config",
+        "configurations",
+        multiple=True,
+        type=click.Path(exists=True, dir_okay=False, path_type=Path),
+        envvar="KEEP_CONFIG",
+        show_envvar=True,
+        metavar="KEEP.TOML",
+        help="A file that names connectors with their settings. Can be repeated.",
+    )
     installed = click.option(
         "--discover", "discovered", is_flag=True, help="Also use every connector that is installed."
     )
-    return named(installed(command))
+    return named(configured(installed(chosen)))
 
 
 def script_file(**more: Any) -> Any:
@@ -42,21 +81,8 @@ def script_file(**more: Any) -> Any:
     return click.Path(exists=True, dir_okay=False, path_type=Path, **more)
 
 
-def connectors_from(specs: tuple[str, ...], discovered: bool) -> "list[Connector]":
-    """The connectors that were named. One that cannot be loaded is a wrong use of the command."""
-    from keep_actors.connectors import ConnectorDefinitionError, ConnectorLoadError, discover, load
-
-    try:
-        installed = discover() if discovered else []
-        if specs:
-            _import_from_here_last()
-        return [each for spec in specs for each in load(spec)] + installed
-    except (ConnectorLoadError, ConnectorDefinitionError) as error:
-        raise click.UsageError(str(error)) from None
-
-
 def _import_from_here_last() -> None:
-    """Let `--connectors` name a module of the current folder. Behind everything that is installed: an `asyncio.py`
+    """Let a name be one of a module of the current folder. Behind everything that is installed: an `asyncio.py`
     in a folder of downloads is not executed when a person checks a script there."""
     here = str(Path.cwd())
     if here not in sys.path:

@@ -19,7 +19,7 @@ from keep_actors.api.keep import Keep
 from keep_actors.authoring.admission import DeployRefused, NameTaken
 from keep_actors.cli.exit_codes import Exit
 from keep_actors.cli.history import journal_after, journal_json, journal_text
-from keep_actors.cli.inputs import connector_options, connectors_from, sandbox_option, script_file, source_of
+from keep_actors.cli.inputs import ChosenConnectors, connector_options, sandbox_option, script_file, source_of
 from keep_actors.cli.options import db_option, declared_options, grant_options, json_option
 from keep_actors.cli.scripts import refuse_unclear_topics
 from keep_actors.cli.terminal import plain, plain_lines, remark, show
@@ -94,8 +94,7 @@ class _Ended(Exception):
 def run(
     files: tuple[Path, ...],
     db: Path,
-    specs: tuple[str, ...],
-    discovered: bool,
+    chosen: ChosenConnectors,
     replaced: tuple[str, ...],
     once: bool,
     as_json: bool,
@@ -141,7 +140,7 @@ def run(
     logging.getLogger("keep_actors.news").setLevel(logging.CRITICAL)
     as_line = journal_json if as_json else journal_text
     try:
-        connectors = connectors_from(specs, discovered)
+        connectors = chosen.load()
         deploy = partial(_deploy, scripts, replaced, **options)
         listens = has_sockets() if control is None else control
         waiting = anyio.run(_run, deploy, db, connectors, once, as_line, sandbox, sharing, listens)

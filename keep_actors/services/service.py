@@ -32,19 +32,20 @@ class Service(Connector):
     def __init__(self, settings: ServiceSettings, *, name: str | None = None) -> None:
         if name is not None:
             self.rename(name)
-        self.hide(*_secrets_in(settings))
+        self.hide(*secrets_in(settings))
 
 
-def _secrets_in(value: Any) -> Iterator[Secret]:
+def secrets_in(value: Any) -> Iterator[Secret]:
+    """Find every secret in settings."""
     match value:
         case Secret():
             yield value
         case msgspec.Struct():
             for field in value.__struct_fields__:
-                yield from _secrets_in(getattr(value, field))
+                yield from secrets_in(getattr(value, field))
         case Mapping():
             for each in value.values():
-                yield from _secrets_in(each)
+                yield from secrets_in(each)
         case list() | tuple():
             for each in value:
-                yield from _secrets_in(each)
+                yield from secrets_in(each)

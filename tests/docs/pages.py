@@ -6,7 +6,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [
+    ROOT / "README.md",
+    *sorted((ROOT / "docs").glob("*.md")),
+    *sorted((ROOT / "docs" / "connectors").glob("*.md")),
+]
 
 FENCE = re.compile(
     r"(?:^<!-- (?P<word>\w+): (?P<about>[^\n]*) -->\n\n)?"

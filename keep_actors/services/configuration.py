@@ -1,0 +1,159 @@
+"""`keep.toml`: connectors with their settings, and where their secrets are. An error names file, section and setting.
+
+    [connectors.crm]                                   # ctx.crm
+    kind = "sql"                                       # one of KINDS, or module:Class of your own
+    database = "postgresql://keep@127.0.0.1/crm"
+    password = { env = "CRM_PASSWORD" }                # or { file = "…" } or { call = "module:function" }
+
+A secret never stands in the file itself. Paths are relative to the folder of the file.
+"""
+
+import tomllib
+from collections.abc import Mapping
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, Final, NamedTuple, TypeVar
+
+import msgspec
+
+from keep_actors.connectors import Connector, ConnectorDefinitionError, ConnectorLoadError
+from keep_actors.connectors.names import problem_with_namespace
+from keep_actors.connectors.params import UNKNOWN_FIELD, misfit
+from keep_actors.kernel.foreign_code import attempt, spelled_out
+from keep_actors.outbound.redaction import redacted
+from keep_actors.outbound.secret import Secret
+from keep_actors.services.secrets import secret_from
+from keep_actors.services.service import Service, ServiceSettings, SettingsError, secrets_in
+
+S = TypeVar("S", bound=msgspec.Struct)
+
+
+class ServiceKind(NamedTuple):
+    """A connector that is there."""
+
+    at: str
+    """Its class, as `module:Class`."""
+    about: str
+    extra: str = ""
+    """What to install for it: `pip install 'keep-actors[mail]'`. Empty: nothing more."""
+    package: str = ""
+    """A package of that extra."""
+
+    @property
+    def is_installed(self) -> bool:
+        """True if what it needs is there."""
+        return not self.package or find_spec(self.package) is not None
+
+
+_SERVICES: Final = "keep_actors.services"
+KINDS: Final[Mapping[str, ServiceKind]] = {
+    "chat": ServiceKind(f"{_SERVICES}.chat:Chat", "ask a language model", "http", "httpx2"),
+    "files": ServiceKind(f"{_SERVICES}.files:Files", "files below one folder"),
+    "http": ServiceKind(f"{_SERVICES}.http:Http", "calls of a web service that you declare", "http", "httpx2"),
+    "mail": ServiceKind(f"{_SERVICES}.mail:Mail", "send by SMTP, search and read by IMAP", "mail", "imapclient"),
+    "mcp": ServiceKind(f"{_SERVICES}.mcp:Mcp", "the tools of a Model Context Protocol server", "mcp", "mcp"),
+    "openapi": ServiceKind(f"{_SERVICES}.openapi:OpenApi", "operations of an OpenAPI document", "http", "httpx2"),
+    "sheet": ServiceKind(f"{_SERVICES}.sheet:Sheet", "rows of a CSV file or an XLSX workbook", "sheet", "openpyxl"),
+    "sql": ServiceKind(f"{_SERVICES}.sql:Sql", "tables and queries of SQLite, or of PostgreSQL", "postgres", "psycopg"),
+}
+"""The connectors that are there, by the word in `kind`."""
+
+
+class ConfigurationError(Exception):
+    """A file of settings cannot be used. The message says where in it, what is wrong, and what to write."""
+
+
+def load_configuration(path: Path | str) -> list[Connector]:
+    """The connectors that a file names, in its order. Raises `ConfigurationError`.
+
+    Nothing is connected: the host opens them. Secrets are read now, and so is the code of your own kinds.
+    """
+    path = Path(path)
+    sections = _sections(path)
+    return [_connector(path, name, section) for name, section in sections.items()]
+
+
+def kind_class(kind: str) -> type[Service]:
+    """The class of a kind. Raises `ConnectorLoadError`."""
+    module_name, _, class_name = (KINDS[kind].at if kind in KINDS else kind).partition(":")
+    if not all(part.isidentifier() for part in (*module_name.split("."), class_name)):
+        there = ", ".join(KINDS)
+        raise ConnectorLoadError(f"there is no kind {kind!r}; there are: {there}, or module:Class of your own")
+    with attempt() as tried:
+        import_module(module_name)
+    if tried.error is not None:
+        raise ConnectorLoadError(f"{module_name} cannot be imported: {spelled_out(tried.error)}") from tried.error
+    found = getattr(import_module(module_name), class_name, None)
+    if not (isinstance(found, type) and issubclass(found, Service) and hasattr(found, "settings_type")):
+        raise ConnectorLoadError(f"{module_name} has no class {class_name} that is a Service with a settings_type")
+    return found
+
+
+def read_settings(settings_type: type[S], given: Mapping[str, Any], folder: Path) -> S:
+    """Settings from what stood in a file. Raises `SettingsError`, without a value in its message."""
+
+    def decode(wanted: type, value: Any) -> Any:
+        if wanted is Secret:
+            return secret_from(value, folder)
+        if wanted is Path and isinstance(value, str):
+            return folder / value
+        raise ValueError(f"Expected a path as text, got {type(value).__name__}" if wanted is Path else "cannot be read")
+
+    try:
+        return msgspec.convert(given, settings_type, dec_hook=decode)
+    except msgspec.ValidationError as error:
+        where, message = misfit(str(error))
+        if message == UNKNOWN_FIELD and not set(".[") & set(where):
+            message += f"; there are: {', '.join(settings_type.__struct_encode_fields__)}"
+        raise SettingsError(where or "the section", message) from None
+
+
+def _sections(path: Path) -> dict[str, dict[str, Any]]:
+    try:
+        found = tomllib.loads(path.read_text("utf-8"))
+    except OSError as error:
+        raise ConfigurationError(f"{path} cannot be read: {error.strerror}.") from None
+    except UnicodeDecodeError:
+        raise ConfigurationError(f"{path} is not UTF-8 text.") from None
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigurationError(f"{path} is not TOML: {error}.") from None
+    for name in found:
+        if name != "connectors":
+            raise ConfigurationError(f"{path}: [{name}] is not known; write [connectors.NAME] for a connector.")
+    sections = found.get("connectors", {})
+    if not isinstance(sections, dict) or not sections:
+        raise ConfigurationError(f"{path} names no connector; write a section [connectors.NAME].")
+    for name, section in sections.items():
+        if not isinstance(section, dict):
+            raise ConfigurationError(f"{path}: connectors.{name} is no section; write [connectors.{name}].")
+    return sections
+
+
+def _connector(path: Path, name: str, section: Mapping[str, Any]) -> Connector:
+    where = f"{path}: [connectors.{name}]"
+    if problem := problem_with_namespace(name):
+        raise ConfigurationError(f"{where}: the name {problem}; choose another.")
+    given = dict(section)
+    kind = given.pop("kind", None)
+    if not isinstance(kind, str):
+        raise ConfigurationError(f'{where}: `kind` is missing; there are: {", ".join(KINDS)}, or "module:Class".')
+    try:
+        cls = kind_class(kind)
+        settings: ServiceSettings = read_settings(cls.settings_type, given, path.parent)
+        return _made(cls, settings, name)
+    except (ConnectorLoadError, ConnectorDefinitionError, SettingsError) as error:
+        raise ConfigurationError(f"{where}: {error}") from error.__cause__
+
+
+def _made(cls: type[Service], settings: ServiceSettings, name: str) -> Connector:
+    made: object = None
+    with attempt() as tried:
+        made = cls(settings, name=name)
+    if isinstance(tried.error, (ConnectorDefinitionError, SettingsError)):
+        raise tried.error
+    if tried.error is not None:
+        words = redacted(spelled_out(tried.error), secrets_in(settings))
+        raise SettingsError(cls.__name__, f"cannot be made: {words}")
+    assert isinstance(made, Connector), "it was made, or raised"
+    return made

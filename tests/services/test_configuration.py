@@ -1,0 +1,212 @@
+"""`keep.toml`: connectors from settings, secrets from where they are kept, and errors that say where and what."""
+
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from textwrap import dedent
+
+import pytest
+
+from keep_actors.connectors import Catalog
+from keep_actors.outbound.secret import Secret
+from keep_actors.services import ConfigurationError, Service, load_configuration
+from keep_actors.services.configuration import KINDS, kind_class
+
+HIDDEN = "s3cret-value"
+MODULE = """
+from pathlib import Path
+from keep_actors.connectors import read
+from keep_actors.outbound.secret import Secret
+from keep_actors.services import Service, ServiceSettings, SettingsError
+
+class LampSettings(ServiceSettings):
+    room: str
+    level: int = 3
+    folder: Path = Path("here")
+    token: Secret | None = None
+
+class Lamp(Service):
+    name = "lamp"
+    settings_type = LampSettings
+
+    def __init__(self, settings, *, name=None):
+        super().__init__(settings, name=name)
+        self.settings = settings
+        if settings.level > 9:
+            raise SettingsError("level", f"is {settings.level}; write 0 to 9")
+        if settings.level < 0:
+            raise KeyError(f"bug with {settings.token.reveal()}")
+
+    @read
+    async def look(self) -> str:
+        return self.settings.room
+
+class NoService: ...
+
+def token(): return "s3cret-value"
+def nothing(): return None
+def fails(): raise KeyError("s3cret-value")
+"""
+
+
+@pytest.fixture(autouse=True)
+def lamps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A module with a kind of its own."""
+    (tmp_path / "lamps.py").write_text(MODULE, "utf-8")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    yield
+    sys.modules.pop("lamps", None)
+
+
+def written(folder: Path, text: str) -> Path:
+    path = folder / "keep.toml"
+    path.write_text(dedent(text), "utf-8")
+    return path
+
+
+def lamp(folder: Path, more: str) -> Service:
+    path = written(folder, f'[connectors.lamp]\nkind = "lamps:Lamp"\nroom = "hall"\n{more}')
+    [found] = load_configuration(path)
+    assert isinstance(found, Service)
+    return found
+
+
+def refused(folder: Path, text: str) -> str:
+    path = written(folder, text)
+    with pytest.raises(ConfigurationError) as caught:
+        load_configuration(path)
+    words = str(caught.value)
+    assert words.startswith(str(path))
+    assert HIDDEN not in words
+    return words.removeprefix(str(path)).lstrip(": ")
+
+
+def test_sections_become_connectors_with_names_of_their_own_in_order(tmp_path: Path) -> None:
+    path = written(
+        tmp_path,
+        """
+        [connectors.upstairs]
+        kind = "lamps:Lamp"
+        room = "bath"
+
+        [connectors.downstairs]
+        kind = "lamps:Lamp"
+        room = "hall"
+        """,
+    )
+    catalog = Catalog(load_configuration(path))
+    assert list(catalog.methods) == ["upstairs.look", "downstairs.look"]
+    assert [each.permission for each in catalog.methods.values()] == ["upstairs.look", "downstairs.look"]
+
+
+def test_a_path_is_relative_to_the_file_that_names_it(tmp_path: Path) -> None:
+    assert vars(lamp(tmp_path, 'folder = "data/lamps"'))["settings"].folder == tmp_path / "data" / "lamps"
+    assert vars(lamp(tmp_path, 'folder = "/data"'))["settings"].folder == Path("/data")
+
+
+def test_a_secret_comes_from_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LAMP_TOKEN", HIDDEN)
+    assert token(lamp(tmp_path, 'token = { env = "LAMP_TOKEN" }')) == HIDDEN
+
+
+def test_a_secret_comes_from_a_file_without_the_line_feed_at_its_end(tmp_path: Path) -> None:
+    (tmp_path / "token").write_text(f"{HIDDEN}\n", "utf-8")
+    (tmp_path / "token").chmod(0o600)
+    assert token(lamp(tmp_path, 'token = { file = "token" }')) == HIDDEN
+
+
+def test_a_secret_comes_from_a_function(tmp_path: Path) -> None:
+    assert token(lamp(tmp_path, 'token = { call = "lamps:token" }')) == HIDDEN
+
+
+def test_a_mounted_secret_may_be_readable_for_others_if_that_is_said(tmp_path: Path) -> None:
+    (tmp_path / "token").write_text(HIDDEN, "utf-8")
+    (tmp_path / "token").chmod(0o444)
+    assert token(lamp(tmp_path, 'token = { file = "token", shared = true }')) == HIDDEN
+
+
+def test_a_secret_is_hidden_in_the_connector(tmp_path: Path) -> None:
+    found = lamp(tmp_path, 'token = { call = "lamps:token" }')
+    assert [each.reveal() for each in found.__hidden__] == [HIDDEN]
+    assert HIDDEN not in repr(vars(found))
+
+
+def token(found: Service) -> str:
+    secret = vars(found)["settings"].token
+    assert isinstance(secret, Secret)
+    return secret.reveal()
+
+
+LAMP = '[connectors.lamp]\nkind = "lamps:Lamp"\nroom = "hall"\n'
+
+WRONG = {
+    "no TOML": ("[connectors", "is not TOML"),
+    "another table": ('[conectors.lamp]\nkind = "lamps:Lamp"', "[conectors] is not known; write [connectors.NAME]"),
+    "nothing": ("", "names no connector"),
+    "no section": ('[connectors]\nlamp = "x"', "connectors.lamp is no section"),
+    "no kind": ("[connectors.lamp]\nroom = 'hall'", "`kind` is missing; there are: chat, files"),
+    "an unknown kind": ('[connectors.lamp]\nkind = "slq"', "there is no kind 'slq'; there are: chat"),
+    "a missing module": ('[connectors.lamp]\nkind = "lampz:Lamp"', "lampz cannot be imported"),
+    "a missing class": ('[connectors.lamp]\nkind = "lamps:Light"', "lamps has no class Light"),
+    "another class": ('[connectors.lamp]\nkind = "lamps:NoService"', "has no class NoService that is a Service"),
+    "a name that ctx has": ('[connectors.peek]\nkind = "lamps:Lamp"\nroom = "x"', "'peek' is a member of ctx"),
+    "a name with a dash": ('[connectors.my-lamp]\nkind = "lamps:Lamp"\nroom = "x"', "not a JavaScript identifier"),
+    "a missing setting": ('[connectors.lamp]\nkind = "lamps:Lamp"', "[connectors.lamp]: room: is required and missing"),
+    "a wrong type": (LAMP + 'level = "high"', "[connectors.lamp]: level: expected integer, got string"),
+    "a wrong path": (LAMP + "folder = 7", "[connectors.lamp]: folder: expected a path as text, got int"),
+    "an unknown setting": (LAMP + "rum = 1", "rum: is not a known field; there are: room, level, folder, token"),
+    "a refused setting": (LAMP + "level = 10", "[connectors.lamp]: level: is 10; write 0 to 9"),
+    "a bug of its class": (LAMP + 'level = -1\ntoken = { call = "lamps:token" }', "bug with [secret]"),
+    "a secret in the file": (LAMP + f'token = "{HIDDEN}"', "token: a secret does not stand in this file; write { env"),
+    "two sources": (LAMP + 'token = { env = "A", file = "b" }', "token: a secret has one source"),
+    "an unknown source": (LAMP + 'token = { vault = "A" }', "token: a secret has one source"),
+    "an empty name": (LAMP + 'token = { env = "" }', "token: env is not a name"),
+    "an unset variable": (LAMP + 'token = { env = "KEEP_TEST_NOT_SET" }', "the environment has no KEEP_TEST_NOT_SET"),
+    "a missing file": (LAMP + 'token = { file = "nowhere" }', "nowhere cannot be read: No such file"),
+    "an exposed file": (LAMP + 'token = { file = "exposed" }', "chmod 600"),
+    "a file that others change": (LAMP + 'token = { file = "open", shared = true }', "others may change the file"),
+    "a folder": (LAMP + 'token = { file = "." }', "token:"),
+    "an empty file": (LAMP + 'token = { file = "empty" }', "is empty"),
+    "bytes": (LAMP + 'token = { file = "bytes" }', "is not UTF-8 text"),
+    "a large file": (LAMP + 'token = { file = "large" }', "has more than 65,536 bytes"),
+    "no function": (LAMP + 'token = { call = "lamps:tokn" }', "there is no function 'lamps:tokn'"),
+    "a function that fails": (LAMP + 'token = { call = "lamps:fails" }', "the function lamps:fails raised KeyError"),
+    "a function of nothing": (LAMP + 'token = { call = "lamps:nothing" }', "returned no text"),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_what_cannot_be_used_is_refused_with_file_place_and_remedy(case: str, tmp_path: Path) -> None:
+    for name, content, mode in (
+        ("exposed", HIDDEN.encode(), 0o640),
+        ("open", HIDDEN.encode(), 0o666),
+        ("empty", b"\n", 0o600),
+        ("bytes", b"\xff\xfe", 0o600),
+        ("large", b"x" * 70_000, 0o600),
+    ):
+        (tmp_path / name).write_bytes(content)
+        (tmp_path / name).chmod(mode)
+    text, words = WRONG[case]
+    assert words in refused(tmp_path, text)
+
+
+def test_a_secret_of_another_user_is_refused(tmp_path: Path) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("only root can give a file to another user")
+    (tmp_path / "token").write_text(HIDDEN, "utf-8")
+    (tmp_path / "token").chmod(0o600)
+    os.chown(tmp_path / "token", 12_345, 12_345)
+    assert "belongs to another user" in refused(tmp_path, LAMP + 'token = { file = "token" }')
+
+
+def test_a_file_that_is_not_there_is_an_error_with_its_name(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match=r"nothing\.toml cannot be read: No such file"):
+        load_configuration(tmp_path / "nothing.toml")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind_is_there_with_settings_of_its_own(kind: str) -> None:
+    cls = kind_class(kind)
+    assert issubclass(cls, Service)
+    assert cls.settings_type.__doc__
