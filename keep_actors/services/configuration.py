@@ -36,7 +36,7 @@ class ServiceKind(NamedTuple):
     """Its class, as `module:Class`."""
     about: str
     extra: str = ""
-    """What to install for it: `pip install 'keep-actors[mail]'`. Empty: nothing more."""
+    """The extra to install for it: `pip install 'keep-actors[mail]'`. Empty: nothing more."""
     package: str = ""
     """A package of that extra."""
 
@@ -75,7 +75,7 @@ def load_configuration(path: Path | str) -> list[Connector]:
 
 
 def kind_class(kind: str) -> type[Service]:
-    """The class of a kind. Raises `ConnectorLoadError`."""
+    """Import the class of a kind. Raises `ConnectorLoadError`."""
     module_name, _, class_name = (KINDS[kind].at if kind in KINDS else kind).partition(":")
     if not all(part.isidentifier() for part in (*module_name.split("."), class_name)):
         there = ", ".join(KINDS)
