@@ -23,7 +23,7 @@ class Param:
     name: str
     """Its Python name: how the function and `call.params` know it."""
     type: Any
-    """A type that msgspec can decode from JSON."""
+    """Any type that msgspec decodes from JSON."""
     default: Any = msgspec.NODEFAULT
     """`msgspec.UNSET` for one that may be left out."""
     spelled: str = ""

@@ -94,6 +94,17 @@ def late_commit(after_ms: Millis) -> Step:
     return step
 
 
+def notes(text: str, then: Step = ok) -> Step:
+    """Keep a note, as of an id that the service has given, and take the next step."""
+
+    async def step(attempt: Attempt) -> Any:
+        assert isinstance(attempt.call, MutationCall), "only a mutation keeps notes"
+        await attempt.call.note(text)
+        return await then(attempt)
+
+    return step
+
+
 class Hang:
     """Waits until it is released, and then succeeds, or takes the step that was given."""
 

@@ -275,7 +275,7 @@ class Mutation(Record, frozen=True, gc=False):
     doubted_at: Millis | None
     """The time since which its outcome is looked for; reset when a person wants it looked for again."""
     note: str
-    """The last word of its connector about this attempt, for whoever looks for its outcome."""
+    """The note of its connector about this attempt, for whoever looks for its outcome."""
 
 
 class Approval(Record, frozen=True, gc=False):

@@ -5,6 +5,7 @@ import pytest
 
 from keep_actors.host.fault_points import Point
 from keep_actors.kernel import ActorDied, Escalated, RestartPolicy
+from keep_actors.testing import notes
 from keep_storage.errors import StorageUnavailable
 from keep_storage.model import EventStatus, MutationStatus
 from tests.runtime.fakes import Fake, applies_and_raises
@@ -38,7 +39,7 @@ class Reached:
 
 async def test_every_fault_point_is_reached_by_a_run_whose_outcome_was_in_doubt() -> None:
     fake, faults = Fake(), Reached()
-    fake.plan("put", applies_and_raises(OSError("gone")))
+    fake.plan("put", notes("entry 7", applies_and_raises(OSError("gone"))))
     async with world(fake, faults=faults) as box:
         await box.keep.deploy(PUTS)
         await box.publish("flow", "in", "m1")
@@ -59,9 +60,10 @@ async def test_a_crash_where_nothing_is_outside_yet_or_all_is_recorded_changes_n
     assert fake.texts == ["m1"]
 
 
-@pytest.mark.parametrize("point", [Point.RECORDED, Point.ANSWERED])
+@pytest.mark.parametrize("point", [Point.RECORDED, Point.SENDING, Point.NOTED, Point.ANSWERED])
 async def test_a_crash_around_the_call_is_settled_by_asking_the_connector(point: Point) -> None:
     fake, faults = Fake(), Reached(point, RuntimeError("struck"))
+    fake.plan("put", notes("entry 7"))
     async with world(fake, faults=faults) as box:
         await box.keep.deploy(PUTS)
         await box.publish("flow", "in", "m1")

@@ -116,15 +116,15 @@ BUGS: Final = (
     Bug(
         "a call that timed out is taken for one that did not happen",
         "keep_actors/connectors/method.py",
-        "                return Unknown(_late(timeout_ms))\n",
-        "                return DidNotHappen(FailureClass.TRANSIENT, _late(timeout_ms))\n",
+        "                return Unknown(words) if is_sent else DidNotHappen(FailureClass.TRANSIENT, words)\n",
+        "                return DidNotHappen(FailureClass.TRANSIENT, words)\n",
     ),
     Bug(
         "a lost answer is taken for a failure",
         "keep_actors/connectors/method.py",
-        "            case Raised(error=Uncertain() as error):\n                return Unknown(_words(error))\n",
+        "            case Raised(error=Uncertain() as error):\n                return Unknown(self._words(error))\n",
         "            case Raised(error=Uncertain() as error):\n"
-        "                return DidNotHappen(FailureClass.TRANSIENT, _words(error))\n",
+        "                return DidNotHappen(FailureClass.TRANSIENT, self._words(error))\n",
     ),
     Bug(
         "the absence of an effect is believed at once",

@@ -18,6 +18,7 @@ from keep_actors.testing import (
     late_commit,
     lose_the_answer,
     lose_the_request,
+    notes,
     says,
     transient,
 )
@@ -146,7 +147,7 @@ async def test_a_crash_around_the_call_is_settled_by_the_next_process(
 @pytest.mark.parametrize("point", list(Point))
 async def test_a_box_can_crash_at_every_point(point: Point) -> None:
     fake = fake_bank()
-    fake.plan("pay", lose_the_answer)
+    fake.plan("pay", notes("payment 7", lose_the_answer))
     async with Box.open(fake) as box:
         await box.deploy(PAYS)
         await box.keep.pause("flow")
