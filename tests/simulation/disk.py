@@ -29,7 +29,7 @@ CREATE TEMP TRIGGER status_moved AFTER UPDATE OF status ON main.runs WHEN OLD.st
   INSERT INTO moved VALUES (NEW.workflow_id, 'status', NEW.id, OLD.status, NEW.status); END;
 CREATE TEMP TRIGGER mutation_made AFTER INSERT ON main.mutations BEGIN
   INSERT INTO moved VALUES (NEW.workflow_id, 'mutation', NEW.id, NULL, NEW.status); END;
-CREATE TEMP TRIGGER mutation_moved AFTER UPDATE OF version ON main.mutations BEGIN
+CREATE TEMP TRIGGER mutation_moved AFTER UPDATE OF version ON main.mutations WHEN OLD.version <> NEW.version BEGIN
   INSERT INTO moved VALUES (NEW.workflow_id, 'mutation', NEW.id, OLD.status, NEW.status); END;
 CREATE TEMP TRIGGER event_made AFTER INSERT ON main.events BEGIN
   INSERT INTO moved VALUES ((SELECT workflow_id FROM main.topics WHERE id = NEW.topic_id), 'event', NEW.id, NULL,

@@ -117,6 +117,8 @@ class Oracle:
         self._climate = climate
         self._policy = policy
         self._seen = Seen()
+        self._noted: dict[tuple[str, int], list[str]] = {}
+        """The notes that may be kept, by call and attempt."""
 
     def wrong(self, what: str) -> None:
         """A promise is broken. Only the first one counts."""
@@ -196,6 +198,20 @@ class Oracle:
             return
         self._check_what_people_said(call, found[0][1])
         self._check_order(call)
+
+    def notes(self, call: MutationCall, text: str, *, is_durable: bool) -> None:
+        """A connector keeps a note, and is told that it is kept."""
+        key = call.mutation_id, call.attempt
+        if is_durable:
+            self._noted[key] = [text]
+        else:
+            self._noted.setdefault(key, [""]).append(text)
+
+    def looks(self, call: MutationCall) -> None:
+        """It gets the last note of this attempt that was kept, or one whose keeping nobody heard of."""
+        expected = self._noted.get((call.mutation_id, call.attempt), [""])
+        if call.noted not in expected:
+            self.wrong(f"a connector noted one of {expected}, and gets {call.noted!r} when it looks")
 
     def _check_what_people_said(self, call: MutationCall, method: str) -> None:
         """When it was recorded nobody had stopped it, it was granted, and nobody was to be asked first.

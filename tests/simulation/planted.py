@@ -396,6 +396,18 @@ BUGS: Final = (
         "    if user is not None:\n",
         "    if user is None and run.parked:\n",
     ),
+    Bug(
+        "a note is not waited for",
+        "keep_actors/run/drive.py",
+        "            await self._storage.save((NoteMutation(mutation.id, mutation.attempts, text),))()\n",
+        "            self._storage.save((NoteMutation(mutation.id, mutation.attempts, text),))\n",
+    ),
+    Bug(
+        "the note of an earlier attempt stays",
+        "storage/keep_storage/mutations.py",
+        '        doubted_at=None,\n        note="",\n        sent_at=now if op.send else known.sent_at,\n',
+        "        doubted_at=None,\n        sent_at=now if op.send else known.sent_at,\n",
+    ),
 )
 
 

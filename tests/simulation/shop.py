@@ -1,8 +1,7 @@
 """The outside of a story: a shop with orders and chores, that answers, refuses, hangs, and loses what it is told."""
 
 import random
-from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import anyio
 import msgspec
@@ -70,27 +69,40 @@ class Shop(Connector):
         raise NotImplementedError(call)
 
 
+class Watcher(Protocol):
+    """Is told of every call at the shop."""
+
+    def arrives(self, call: MutationCall) -> None:
+        """A mutation, before anything else happens."""
+
+    def notes(self, call: MutationCall, text: str, *, is_durable: bool) -> None:
+        """A note, before it is kept and when the shop was told that it is."""
+
+    def looks(self, call: MutationCall) -> None:
+        """The shop is asked what became of a call."""
+
+    def lost_sight(self) -> None:
+        """A mutation is on its way, and nobody will hear of it."""
+
+
 class Moods:
-    """How the shop behaves at each call. `arrives` is told of every mutation before anything else happens.
+    """How the shop behaves at each call."""
 
-    `lost_sight` is told of each that is on its way, of which nobody will hear.
-    """
-
-    def __init__(
-        self, rng: random.Random, bad: float, arrives: Callable[[MutationCall], None], lost_sight: Callable[[], None]
-    ) -> None:
+    def __init__(self, rng: random.Random, bad: float, watcher: Watcher) -> None:
         self.on = True
         self._rng = rng
         self._bad = bad
-        self._arrives = arrives
-        self._lost_sight = lost_sight
+        self._watcher = watcher
+        self._notes = random.Random(rng.random())
 
     def __call__(self, method: str) -> Step:
         rng = self._rng
         bad = self.on and rng.random() < self._bad
         latency_s = rng.choice([0, 0, 0.05, 1, 8]) if self.on else 0
         if method.endswith("reconcile"):
-            return _after(latency_s, rng.choice([cannot_tell, cannot_tell, transient, _hangs]) if bad else ok)
+            return self._check(
+                _after(latency_s, rng.choice([cannot_tell, cannot_tell, transient, _hangs]) if bad else ok)
+            )
         if method not in ("add", "put"):
             return _after(latency_s, rng.choice([transient, transient, auth, _bug]) if bad else ok)
         return self._mutation(latency_s, self._bad_mutation() if bad else ok)
@@ -104,9 +116,10 @@ class Moods:
     def _mutation(self, latency_s: float, step: Step) -> Step:
         async def arriving(attempt: Attempt) -> Any:
             assert isinstance(attempt.call, MutationCall), "reads are made elsewhere"
-            self._arrives(attempt.call)
+            self._watcher.arrives(attempt.call)
             landed = False
             try:
+                await self._note(attempt.call)
                 await anyio.sleep(latency_s)
                 landed = step is not _hangs
                 return await step(attempt)
@@ -117,6 +130,22 @@ class Moods:
 
         return arriving
 
+    async def _note(self, call: MutationCall) -> None:
+        """Keep up to two notes, as of ids that the shop gave."""
+        for number in range(self._notes.choice([0, 0, 1, 2])):
+            text = f"task {call.attempt}.{number}"
+            self._watcher.notes(call, text, is_durable=False)
+            await call.note(text)
+            self._watcher.notes(call, text, is_durable=True)
+
+    def _check(self, step: Step) -> Step:
+        async def looking(attempt: Attempt) -> Any:
+            assert isinstance(attempt.call, MutationCall), "only mutations are looked for"
+            self._watcher.looks(attempt.call)
+            return await step(attempt)
+
+        return looking
+
     async def _on_its_way(self, attempt: Attempt) -> Any:
         self._lands(attempt, self._rng.choice([1_000, 10_000, SETTLE_MS]))
         raise Uncertain("simulated: the connection broke")
@@ -124,7 +153,7 @@ class Moods:
     def _lands(self, attempt: Attempt, after_ms: int) -> None:
         """It happens later, but not later than the connector has promised."""
         attempt.do_later(after_ms, within_ms=TIMEOUT_MS + SETTLE_MS - 1)
-        self._lost_sight()
+        self._watcher.lost_sight()
 
     async def _does_and_hangs(self, attempt: Attempt) -> Any:
         attempt.do()

@@ -24,6 +24,7 @@ from keep_storage.ids import IdKind, Ids
 from keep_storage.model import Workflow, WorkflowStatus
 from keep_storage.operations import Operation
 from tests.simulation import scripts, weather
+from tests.simulation.at_the_shop import AtTheShop
 from tests.simulation.disk import Disk, DiskOfAProcess
 from tests.simulation.frail import FrailPool
 from tests.simulation.mender import Mender
@@ -107,7 +108,7 @@ class Story:
         self._storm = Storm(seed, climate, self.trace, self._die)
         self._disk = Disk(self.time.now, self._storm.trouble, self._committed)
         self.oracle.disk = self._disk
-        self._moods = Moods(random.Random(f"{seed}:shop"), climate.bad_calls, self._arrives, self._set_clock_now)
+        self._moods = Moods(random.Random(f"{seed}:shop"), climate.bad_calls, AtTheShop(self))
         shop = fake_shop(self._orders, self.chores)
         shop.world, shop.otherwise = self.world, self._moods
         self.world.on_effect = self._happens
@@ -407,7 +408,7 @@ class Story:
         self.time.jump(ms)
         self.trace.figures.clock_jumps += 1
 
-    def _set_clock_now(self) -> None:
+    def set_clock_now(self) -> None:
         """The worst moment for it: by the clock that is set forward now, what is on its way has had its time."""
         drawn, ms = self._clocks.random(), self._clocks.choice([TIMEOUT_MS + SETTLE_MS, 600_000, 7_200_000])
         if self.climate.clock_jumps and self._storm.on and drawn < 0.5:
@@ -436,24 +437,13 @@ class Story:
     def _committed(self) -> None:
         self.look_at_the_clock()
         self.oracle.committed()
-        self._end_if_wrong()
-
-    def _arrives(self, call: Any) -> None:
-        self.look_at_the_clock()
-        # What is raised here would be taken for the shop's own failure.
-        checked = False
-        try:
-            self.oracle.arrives(call)
-            checked = True
-        finally:
-            if not checked:
-                self.oracle.wrong("the oracle failed where a call arrived")
-            self._end_if_wrong()
+        self.end_if_wrong()
 
     def _happens(self, effect: Effect) -> None:
         self.oracle.happens(effect)
-        self._end_if_wrong()
+        self.end_if_wrong()
 
-    def _end_if_wrong(self) -> None:
+    def end_if_wrong(self) -> None:
+        """End the story once the oracle has found something."""
         if self.oracle.violation:
             self._scope.cancel()
