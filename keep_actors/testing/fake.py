@@ -34,24 +34,24 @@ class _Attempt:
     began: Millis
     """When it reached the fake, by the world's `elapsed`."""
 
+    def send(self) -> None:
+        # As the real one does: a method that is declared with `marks_sent` must not seem to fail before its effect.
+        if isinstance(self.call, MutationCall) and not self.call.is_sent:
+            self.call.sending()
+
     def do(self) -> Any:
         if self.effect is None:
             return self.work()
-        self._sends()
+        self.send()
         effect = self.effect()
         self.world.happen(effect)
         return effect.result
 
     def do_later(self, after_ms: Millis, *, within_ms: Millis | None = None) -> None:
         assert self.effect is not None, "only a mutation can happen late"
-        self._sends()
+        self.send()
         at = self.world.elapsed() + after_ms
         self.world.happen_later(self.effect(), at if within_ms is None else min(at, self.began + within_ms))
-
-    def _sends(self) -> None:
-        # As the real one does: a method that is declared with `marks_sent` must not seem to fail before its effect.
-        if isinstance(self.call, MutationCall):
-            self.call.sending()
 
 
 class Fake(Connector):

@@ -31,6 +31,10 @@ class Attempt(Protocol):
         """The call as the host describes it: for a mutation its idempotency key, and when it was sent."""
         ...
 
+    def send(self) -> None:
+        """Have the request leave: a mutation that marks what it sends is unknown from here on. `do` begins with it."""
+        ...
+
     def do(self) -> Any:
         """Do the work of the method: the effect, if it is a mutation. Returns its result."""
         ...

@@ -27,6 +27,7 @@ class Adrift:
 
     async def __call__(self, attempt: Attempt) -> NoReturn:
         self._attempt = attempt
+        attempt.send()
         raise ConnectionError("the line is dead")
 
     def arrive(self) -> None:
