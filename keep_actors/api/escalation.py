@@ -52,6 +52,7 @@ def _escalation(q: Queries, catalog: Catalog, row: AttentionRow) -> Escalation |
         how_to_check=how,
         link=link,
         verdicts=_verdicts(mutation),
+        noted=mutation.note,
         result_type=expected.type if expected is not None else "",
         result_example=expected.example if expected is not None else "",
     )
@@ -83,6 +84,7 @@ class _Changed(msgspec.Struct):
     mutation: str = ""
     mutation_status: str | list[str] = ""
     by: str = ""
+    note: str = ""
 
 
 def _tried(journal: list[JournalEntry], mutation_id: str) -> list[Tried]:
@@ -90,6 +92,9 @@ def _tried(journal: list[JournalEntry], mutation_id: str) -> list[Tried]:
     for entry in journal:
         changed = msgspec.json.decode(entry.changed, type=_Changed)
         if changed.mutation != mutation_id:
+            continue
+        if not changed.mutation_status:  # it was noted
+            lines.append(Tried(entry.at, f"noted: {changed.note}"))
             continue
         status = changed.mutation_status
         now = status if isinstance(status, str) else status[-1]

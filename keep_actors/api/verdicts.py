@@ -110,6 +110,8 @@ class Escalation(msgspec.Struct, frozen=True):
     """A way for a person to find out, in the connector's words."""
     link: str | None
     verdicts: list[OpenVerdict]
+    noted: str = ""
+    """The connector's note about the call: the id that the service gave to it. To be looked for there."""
     result_type: str = ""
     """The type of the result of `happened`, as in TypeScript; empty if the connector is not there."""
     result_example: Json = ""

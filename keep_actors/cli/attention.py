@@ -293,6 +293,7 @@ class _Shown:
                 ("sent", when(unknown.sent_at, now)),
                 *(("tried", f"{when(tried.at, now)}: {tried.what}") for tried in unknown.tried),
                 ("checks", checks),
+                ("noted", unknown.noted),
                 ("how to check", unknown.how_to_check or "look outside whether the call took effect"),
                 ("link", unknown.link or ""),
                 ("returns", _returns(unknown)),

@@ -191,6 +191,7 @@ def _show_mutation(mutation: Mutation, now: Millis, names: Names, full: bool) ->
             ("sent", f"{when(mutation.sent_at, now)}, {counted(mutation.attempts, 'time')}"),
             ("result", mutation.result or ""),
             ("error", mutation.error),
+            ("noted", mutation.note),
             ("settled by", settled),
         ],
         "  ",

@@ -250,3 +250,17 @@ async def test_a_box_is_not_idle_while_somebody_has_yet_to_learn_that_a_task_has
             await checkpoint()
         await box.until_idle()
         assert went_on.is_set()
+
+
+async def test_a_note_of_the_connector_is_shown_to_the_person_who_has_to_find_out() -> None:
+    fake = fake_bank()
+    fake.plan("pay", notes("payment 7", lose_the_answer))
+    fake.plan("pay reconcile", *[cannot_tell] * 20)
+    async with Box.open(fake) as box:
+        await box.deploy(PAYS)
+        await box.publish("flow", "in", "ann")
+        await box.until_idle()
+        [question] = await box.keep.unknowns()
+    assert question.noted == "payment 7"
+    assert "noted: payment 7" in [each.what for each in question.tried]
+    assert all(each.what for each in question.tried)
