@@ -22,7 +22,7 @@ from engine.build import lock
 
 ROOT: Final = Path(__file__).parents[2]
 FILE: Final = ROOT / "keep-actors.cdx.json"
-NOT_FOR_USERS: Final = frozenset({"test", "bench", "docs"})
+NOT_FOR_USERS: Final = frozenset({"test", "bench", "docs", "examples"})
 """Extras that are for those who work on this project."""
 REQUIRES: Final = "keep-actors:requires"
 """The property with the versions that are allowed: this form of the standard has a place for one version only."""
@@ -33,12 +33,17 @@ LICENCES: Final = {
     "click": "BSD-3-Clause",
     "cronsim": "BSD-3-Clause",
     "httpx": "BSD-3-Clause",
+    "httpx2": "BSD-3-Clause",
+    "imapclient": "BSD-3-Clause",
+    "mcp": "MIT",
     "msgspec": "BSD-3-Clause",
+    "openpyxl": "MIT",
     "opentelemetry-api": "Apache-2.0",
     "opentelemetry-exporter-prometheus": "Apache-2.0",
     "opentelemetry-sdk": "Apache-2.0",
     "platformdirs": "MIT",
     "prometheus-client": "Apache-2.0 AND BSD-2-Clause",
+    "psycopg": "LGPL-3.0-only",
     "tree-sitter": "MIT",
     "tree-sitter-javascript": "MIT",
     "tzdata": "Apache-2.0",
@@ -53,7 +58,8 @@ def requirements() -> dict[Requirement, ComponentScope]:
     for extra, lines in extras.items():
         if extra not in NOT_FOR_USERS:
             found |= {Requirement(line): ComponentScope.OPTIONAL for line in lines}
-    return found
+    # An extra that gathers others names the project itself.
+    return {each: scope for each, scope in found.items() if each.name != project()["name"]}
 
 
 def project() -> dict[str, Any]:
