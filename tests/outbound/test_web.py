@@ -317,9 +317,10 @@ async def test_a_read_follows_no_redirect_unless_it_is_asked_for() -> None:
 
 @pytest.mark.parametrize("target", ["/start", "file:///etc/passwd", "", "ftp://a.example/"])
 async def test_redirects_that_lead_nowhere_end(target: str) -> None:
-    async with serving(redirecting(target)) as server:
-        async with client(Names({"a.example": [["93.184.216.34"]]}, server.port)) as web:
-            error = await fails(web, "http://a.example/start", redirects_max=3)
+    names = Names({"a.example": [["93.184.216.34"]]})
+    async with serving(redirecting(target)) as server, client(names) as web:
+        names.real_port = server.port
+        error = await fails(web, "http://a.example/start", redirects_max=3)
     assert (error.problem, error.is_sent) == (WebProblem.REDIRECTED, True)
 
 
