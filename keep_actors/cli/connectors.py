@@ -60,7 +60,7 @@ def connectors(chosen: ChosenConnectors, as_json: bool) -> None:
         catalog = Catalog(chosen.load())
     except ConnectorDefinitionError as error:
         raise click.UsageError(str(error)) from None
-    lines = [_line(method) for method in catalog.methods.values()]
+    lines = [method_line(method) for method in catalog.methods.values()]
     if as_json:
         show_each(lines)
         return
@@ -74,7 +74,7 @@ def connectors(chosen: ChosenConnectors, as_json: bool) -> None:
     )
 
 
-def _line(method: "Method") -> MethodLine:
+def method_line(method: "Method") -> MethodLine:
     kind = "read by id" if method.by_id else method.kind
     settled = "" if method.kind == "read" else "is asked" if method.reconcilable else "a person"
     about = method.description.partition("\n")[0]

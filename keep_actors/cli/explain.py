@@ -60,7 +60,7 @@ def explain(look: FileReader, what: str, full: bool) -> None:
     keep explain apr_1k7o91 --full --db keep.db
     keep explain m-17 --db keep.db
     """
-    story = _story(look, what)
+    story = story_of(look, what)
     question = _question(look, story.mutation)
     answers = answers_to_call(look.db, question) if question is not None else []
     story = msgspec.structs.replace(story, commands=[*answers, *_commands(look, story.run)])
@@ -104,7 +104,7 @@ def _commands(look: FileReader, run: Explanation | None) -> list[str]:
     return answers_to_item(look.db, name, run.item, ItemState.NEEDS_ATTENTION)
 
 
-def _story(look: FileReader, what: str) -> Story:
+def story_of(look: FileReader, what: str) -> Story:
     if ids := lookups.beginning_with(look.q, "run", what):
         return Story("run", run=_explained(look, _one(ids, what)))
     if ids := lookups.beginning_with(look.q, "mutation", what):

@@ -23,6 +23,7 @@ _MODULES = {
     "files": "backup doctor",
     "history": "inputs log outputs runs",
     "items": "items reprocess-item skip-item",
+    "mcp": "mcp",
     "run": "run",
     "scripts": "deploy repair rollback",
     "status": "status",

@@ -104,11 +104,11 @@ def status(look: FileReader, workflow: str | None, everything: bool) -> None:
     else:
         found = look.workflow(workflow)
         [line] = [each for each in lines(look) if each.id == found.id]
-        detail = _detail(look, found, line)
+        shown = detail(look, found, line)
         if look.as_json:
-            show(json_line(detail))
+            show(json_line(shown))
         else:
-            _show(detail, look)
+            _show(shown, look)
 
 
 def lines(look: FileReader) -> list[StatusLine]:
@@ -207,7 +207,7 @@ def _due(line: StatusLine, now: Millis) -> str:
     return "now" if line.due_at <= now else age(line.due_at, now)
 
 
-def _detail(look: FileReader, workflow: Workflow, line: StatusLine) -> Detail:
+def detail(look: FileReader, workflow: Workflow, line: StatusLine) -> Detail:
     version = reads.version(look.q, workflow.active_version_id) if workflow.active_version_id else None
     at = Moment(look.now, is_owned=look.is_owned)
     return Detail(

@@ -22,8 +22,8 @@ from tests.runtime.world import script
 DOCS = (Path(__file__).parents[2] / "docs" / "cli.md").read_text("utf-8")
 CONTEXT = click.Context(main)
 
-NO_JSON = {"connector", "repair", "types", "prompt"}
-"""Groups, whose commands are asked; and two whose answer is a text for somebody else."""
+NO_JSON = {"connector", "repair", "types", "prompt", "mcp"}
+"""Groups, whose commands are asked; two whose answer is a text for somebody else; and a server with its own protocol."""
 
 
 def commands() -> Iterator[tuple[str, click.Command]]:
