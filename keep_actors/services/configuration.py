@@ -24,7 +24,7 @@ from keep_actors.kernel.foreign_code import attempt, spelled_out
 from keep_actors.outbound.redaction import redacted
 from keep_actors.outbound.secret import Secret
 from keep_actors.services.secrets import secret_from
-from keep_actors.services.service import Service, ServiceSettings, SettingsError, secrets_in
+from keep_actors.services.service import Service, ServiceSettings, SettingsError, TextSetting, secrets_in
 
 S = TypeVar("S", bound=msgspec.Struct)
 
@@ -98,6 +98,8 @@ def read_settings(settings_type: type[S], given: Mapping[str, Any], folder: Path
             return secret_from(value, folder)
         if wanted is Path and isinstance(value, str):
             return folder / value
+        if issubclass(wanted, TextSetting) and isinstance(value, str):
+            return wanted.from_text(value, folder)
         raise ValueError(f"Expected a path as text, got {type(value).__name__}" if wanted is Path else "cannot be read")
 
     try:

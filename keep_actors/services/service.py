@@ -3,8 +3,10 @@
 A setting that is a `Secret` is hidden in everything that leaves its connector.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
-from typing import Any, ClassVar
+from pathlib import Path
+from typing import Any, ClassVar, Self
 
 import msgspec
 
@@ -14,6 +16,15 @@ from keep_actors.outbound.secret import Secret
 
 class ServiceSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The settings of one connector. A path is relative to the folder of the file that names it."""
+
+
+class TextSetting(ABC):
+    """A setting that reads itself from its text: an address that is either a path or a URL."""
+
+    @classmethod
+    @abstractmethod
+    def from_text(cls, text: str, folder: Path) -> Self:
+        """The setting, with a path relative to this folder. Raises `ValueError`, without a secret in its message."""
 
 
 class SettingsError(ValueError):
