@@ -1,0 +1,142 @@
+"""What an answer of a mail server means. Pure; the only place that says so.
+
+SMTP: until the first byte of the mail itself, nothing can have happened. After it, an answer of the server decides, and
+without a readable one the outcome is unknown.
+"""
+
+import imaplib
+import re
+import ssl
+from collections.abc import Mapping
+from enum import Enum
+from typing import Final
+
+from keep_actors.connectors import (
+    AuthRequired,
+    ConnectorBug,
+    ConnectorError,
+    InvalidCall,
+    PermissionDenied,
+    PreconditionFailed,
+    Transient,
+    Uncertain,
+)
+
+
+class Stage(Enum):
+    """The steps of sending a mail."""
+
+    GREETING = "the greeting"
+    HELLO = "EHLO"
+    STARTTLS = "STARTTLS"
+    LOGIN = "AUTH"
+    SENDER = "MAIL FROM"
+    RECIPIENT = "RCPT TO"
+    DATA = "DATA"
+    SENT = "the mail"
+    """From the first byte of it."""
+
+
+EXPECTED: Final[Mapping[Stage, frozenset[int]]] = {
+    Stage.GREETING: frozenset({220}),
+    Stage.HELLO: frozenset({250}),
+    Stage.STARTTLS: frozenset({220}),
+    Stage.LOGIN: frozenset({235, 503}),
+    Stage.SENDER: frozenset({250}),
+    Stage.RECIPIENT: frozenset({250, 251}),
+    Stage.DATA: frozenset({354}),
+    Stage.SENT: frozenset({250}),
+}
+"""The answers with which the next step begins."""
+
+_REFUSED: Final[Mapping[Stage, type[ConnectorError]]] = {
+    Stage.GREETING: Transient,
+    Stage.HELLO: Transient,
+    Stage.STARTTLS: PreconditionFailed,
+    Stage.LOGIN: AuthRequired,
+    Stage.SENDER: PermissionDenied,  # the sender is the operator's
+    Stage.RECIPIENT: InvalidCall,
+    Stage.DATA: InvalidCall,
+    Stage.SENT: InvalidCall,
+}
+"""What 5xx means. 4xx is `Transient` everywhere."""
+
+_SPECIAL: Final[Mapping[tuple[Stage, int], type[ConnectorError]]] = {
+    (Stage.SENDER, 530): AuthRequired,
+    (Stage.SENDER, 535): AuthRequired,
+    (Stage.SENDER, 552): InvalidCall,  # too large, by the size that was announced
+    (Stage.RECIPIENT, 530): AuthRequired,
+}
+assert set(EXPECTED) == set(_REFUSED) == set(Stage), "every stage is in each table"
+
+
+def refusal(stage: Stage, code: int, words: str) -> ConnectorError | Uncertain:
+    """The error for an answer of an SMTP server that is not the expected one. -1: it was not readable."""
+    said = f"{stage.value} was answered with {code if code >= 0 else 'no readable code'}: {words}"
+    if 400 <= code < 500:
+        return Transient(said)
+    if 500 <= code < 600:
+        return _SPECIAL.get((stage, code), _REFUSED[stage])(said)
+    return Uncertain(said) if stage is Stage.SENT else Transient(said)
+
+
+def broken(stage: Stage, error: Exception) -> ConnectorError | Uncertain:
+    """The error for a connection to an SMTP server that broke, or went silent."""
+    said = f"the connection broke at {stage.value}: {str(error) or type(error).__name__}"
+    if stage is Stage.SENT:
+        return Uncertain(said)
+    return certificate(error) or Transient(said)
+
+
+def certificate(error: Exception) -> ConnectorError | None:
+    """The error for a certificate that cannot be trusted, if it is about one."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return PreconditionFailed(f"the certificate of the server cannot be trusted: {error.verify_message}")
+    return None
+
+
+class Step(Enum):
+    """The steps of looking into a mailbox, or of changing it."""
+
+    CONNECT = "connecting"
+    LOGIN = "the login"
+    FOLDER = "opening the folder"
+    LIST = "listing folders"
+    SEARCH = "the search"
+    FETCH = "fetching mails"
+    APPEND = "filing a mail"
+    CHANGE = "changing a mail"
+
+
+_NO: Final[Mapping[Step, type[ConnectorError]]] = {
+    Step.CONNECT: Transient,
+    Step.LOGIN: AuthRequired,
+    Step.FOLDER: PreconditionFailed,
+    Step.LIST: Transient,
+    Step.SEARCH: InvalidCall,
+    Step.FETCH: Transient,
+    Step.APPEND: PreconditionFailed,
+    Step.CHANGE: PreconditionFailed,
+}
+"""What an answer NO means."""
+assert set(_NO) == set(Step), "every step is in the table"
+
+_LATER: Final = re.compile(r"\[(UNAVAILABLE|INUSE|LIMIT|OVERQUOTA|SERVERBUG|CONTACTADMIN)\]", re.IGNORECASE)
+_BAD: Final = re.compile(r"command error: BAD\b")
+
+
+def imap_failure(step: Step, error: Exception) -> ConnectorError:
+    """The error for a step of IMAP that failed. What it means for an effect is for the caller to say."""
+    said = f"{step.value} failed: {str(error) or type(error).__name__}"
+    if problem := certificate(error):
+        return problem
+    if isinstance(error, imaplib.IMAP4.abort) or not isinstance(error, imaplib.IMAP4.error):
+        return Transient(said)
+    if _BAD.search(said):
+        return ConnectorBug(said)
+    return Transient(said) if _LATER.search(said) else _NO[step](said)
+
+
+def is_answer(error: Exception) -> bool:
+    """Return True if the server itself said NO or BAD, so that it did nothing."""
+    return isinstance(error, imaplib.IMAP4.error) and not isinstance(error, imaplib.IMAP4.abort)
