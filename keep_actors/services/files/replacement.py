@@ -1,0 +1,154 @@
+"""Replace the content of one file so that afterwards it can be told if this was done, and by which call.
+
+1. `lay` makes an empty file of ours beside the target, its name derived from the key and the attempt.
+2. The caller notes that, durably, before anything else.
+3. `replace` writes the new content into it, under the lock of the folder, and moves it to the place of the target in
+   one step. Nothing else ever removes it once the call was sent.
+
+So after a crash there is evidence: while the file of ours is there, nothing has happened; once it is gone, it has.
+"""
+
+import hashlib
+import os
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass
+from enum import Enum, auto
+from pathlib import Path
+from typing import Final
+
+from keep_actors.connectors import MutationCall, PreconditionFailed, Transient
+from keep_actors.services.files.folder import (
+    OpenFolder,
+    SeenFile,
+    content_of,
+    file_in,
+    refuse_strange,
+)
+from keep_actors.services.files.lock import locked_folder
+from keep_actors.services.files.meanings import effect, in_words
+from keep_actors.services.files.paths import OWN, FilePath
+
+_EARLIER_MAX: Final = 100
+"""Attempts before this one whose files are looked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class FilePlace:
+    """A file that may be replaced, and the folder whose lock says who may do it."""
+
+    root: Path
+    path: FilePath
+    bytes_max: int
+    hard_links: bool = False
+
+
+class Evidence(Enum):
+    """The state of the file of ours that a call has laid."""
+
+    WAITS = auto()
+    """It is there: the call did nothing, and no longer can."""
+    GONE = auto()
+    """It is in the place of the target, or was."""
+
+
+Edit = Callable[[bytes | None], bytes]
+"""The new content for the old one; None: there is no file. May raise any `ConnectorError`."""
+
+
+def mark_of(call: MutationCall, attempt: int | None = None) -> str:
+    """The name of the file that an attempt of a call lays beside its target."""
+    digest = hashlib.sha256(call.idempotency_key.encode()).hexdigest()[:32]
+    return f"{OWN}{digest}-{call.attempt if attempt is None else attempt}"
+
+
+def lay(place: FilePlace, call: MutationCall) -> None:
+    """Make the empty file of a call, durably. Those of its earlier attempts can no longer be used, and are removed."""
+    with in_words(str(place.path), call), locked_folder(place.root, place.path.folder) as folder:
+        for attempt in range(max(1, call.attempt - _EARLIER_MAX), call.attempt + 1):
+            folder.remove(mark_of(call, attempt))
+        descriptor = os.open(mark_of(call), _WRITE | os.O_CREAT | os.O_EXCL, 0o666, dir_fd=folder.descriptor)
+        with os.fdopen(descriptor, "wb") as laid:
+            os.fsync(laid.fileno())
+        folder.sync()
+
+
+def replace(place: FilePlace, call: MutationCall, edit: Edit, needs_content: bool = True) -> bytes:
+    """Put new content in the place of a file, and return it. Raises `ConnectorError`; else the outcome is unknown."""
+    name = place.path.name
+    with ExitStack() as stack:
+        stack.enter_context(in_words(str(place.path), call))
+        folder = stack.enter_context(locked_folder(place.root, place.path.folder))
+        undo = stack.enter_context(ExitStack())
+        undo.callback(folder.remove, mark_of(call))
+        old, content = _now(place, folder, needs_content)
+        new = edit(content)
+        if len(new) > place.bytes_max:
+            raise PreconditionFailed(f"{place.path} would have {len(new):,} bytes; at most {place.bytes_max:,} may be")
+        _fill(folder, mark_of(call), new, folder.find(name))
+        if _now(place, folder, needs_content)[0] != old:
+            raise Transient(f"{place.path} was changed by another at the same time")
+        call.sending()
+        undo.pop_all()
+        with effect(str(place.path)):
+            _put(folder, mark_of(call), name, is_new=old is None)
+        folder.sync()
+    return new
+
+
+def look(place: FilePlace, call: MutationCall) -> tuple[Evidence, bytes | None]:
+    """The evidence of a call that noted its file, and the content that is there now. Raises `ConnectorError`."""
+    name, mark = place.path.name, mark_of(call)
+    with in_words(str(place.path)), locked_folder(place.root, place.path.folder, make=False) as folder:
+        laid, target = folder.find(mark), folder.find(name)
+        if laid is not None and (target is None or not os.path.samestat(laid, target)):
+            return Evidence.WAITS, None
+        if laid is not None:
+            folder.remove(mark)  # it got its place, but kept its first name
+        folder.sync()
+        if target is None:
+            return Evidence.GONE, None
+        with file_in(folder, name, hard_links=place.hard_links) as descriptor:
+            return Evidence.GONE, content_of(descriptor, name, place.bytes_max)
+
+
+_WRITE: Final = os.O_WRONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
+
+
+def _now(place: FilePlace, folder: OpenFolder, needs_content: bool) -> tuple[SeenFile | None, bytes | None]:
+    name = place.path.name
+    found = folder.find(name)
+    if found is None:
+        return None, None
+    refuse_strange(found, name, hard_links=place.hard_links)
+    if not needs_content:
+        return SeenFile.of(found), None
+    with file_in(folder, name, hard_links=place.hard_links) as descriptor:
+        content = content_of(descriptor, name, place.bytes_max)
+        return SeenFile.of(os.fstat(descriptor), content), content
+
+
+def _fill(folder: OpenFolder, mark: str, content: bytes, like: os.stat_result | None) -> None:
+    """Write the content, durably, with the rights of the file that it will replace."""
+    descriptor = os.open(mark, _WRITE | os.O_TRUNC, dir_fd=folder.descriptor)
+    with os.fdopen(descriptor, "wb", buffering=0) as file:
+        rest = memoryview(content)
+        while rest:
+            rest = rest[file.write(rest) :]
+        if like is not None:
+            os.fchmod(descriptor, like.st_mode & 0o777)
+        os.fsync(descriptor)
+
+
+def _put(folder: OpenFolder, mark: str, name: str, *, is_new: bool) -> None:
+    """Move our file to its place. A new one never replaces another that came in this very moment."""
+    if not is_new:
+        os.replace(mark, name, src_dir_fd=folder.descriptor, dst_dir_fd=folder.descriptor)
+        return
+    try:
+        os.link(mark, name, src_dir_fd=folder.descriptor, dst_dir_fd=folder.descriptor, follow_symlinks=False)
+    except FileExistsError:
+        laid, target = folder.find(mark), folder.find(name)
+        if laid is None or target is None or not os.path.samestat(laid, target):
+            raise PreconditionFailed(f"{name} was made by another at the same time") from None
+    folder.remove(mark)
