@@ -32,9 +32,10 @@ class OpenApi(Service):
         self.hide(*self._endpoint.hidden)
         documents = Documents.of(document)
         for chosen, rules in settings.operations.items():
-            check_security(read_operation(document, chosen), settings)
-            operation = operation_of(documents, self.name, chosen, rules)
-            self.offer([offered(operation, self._endpoint, where=f"operations.{chosen}")])
+            found = read_operation(document, chosen)
+            check_security(found, settings)
+            operation = operation_of(documents, self.name, found, rules)
+            self.offer([offered(operation, self._endpoint, where=found.where)])
 
     async def open(self) -> None:
         """Read the certificates."""

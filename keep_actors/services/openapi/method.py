@@ -44,9 +44,8 @@ class Documents(msgspec.Struct, frozen=True):
         return cls(document, without_marked(root, "readOnly"), without_marked(root, "writeOnly"))
 
 
-def operation_of(documents: Documents, connector: str, chosen: str, rules: OpenApiRules) -> Operation:
-    """The operation that a section of the settings chooses. Raises `SettingsError`."""
-    found = read_operation(documents.whole, chosen)
+def operation_of(documents: Documents, connector: str, found: DocumentedOperation, rules: OpenApiRules) -> Operation:
+    """The operation with the rules of its section of the settings. Raises `SettingsError`."""
     name = _name(found, rules)
     try:
         placed = _placed(documents, found, rules, f"{connector}.{name}")

@@ -128,7 +128,7 @@ def read_operation(document: Document, chosen: str) -> DocumentedOperation:
 
 
 def _found(document: Document, chosen: str, where: str) -> tuple[str, str, Mapping[str, Any], Mapping[str, Any]]:
-    every = list(_operations(document))
+    every = list(_operations(document, chosen))
     found = [each for each in every if chosen in (f"{each[0]} {each[1]}", each[3].get("operationId"))]
     if len(found) == 1:
         [[verb, path, item, raw]] = found
@@ -146,12 +146,17 @@ def _found(document: Document, chosen: str, where: str) -> tuple[str, str, Mappi
     )
 
 
-def _operations(document: Document) -> Iterator[tuple[str, str, Mapping[str, Any], Mapping[str, Any]]]:
+def _operations(document: Document, chosen: str) -> Iterator[tuple[str, str, Mapping[str, Any], Mapping[str, Any]]]:
     paths, at = document.resolved(document.root.get("paths", {}), "paths")
     for path, value in paths.items():
         if not path.startswith("/"):
             continue  # an extension
-        item, here = document.resolved(value, f"{at}.{shown(path)}")
+        try:
+            item, here = document.resolved(value, f"{at}.{shown(path)}")
+        except SettingsError:
+            if chosen.endswith(f" {path}"):
+                raise
+            continue  # another operation may be fine
         for name, raw in item.items():
             if name in _METHODS:
                 yield name.upper(), path, item, document.resolved(raw, f"{here}.{name}")[0]
@@ -174,9 +179,7 @@ def _parameters(document: Document, written: list[Any], where: str) -> tuple[Doc
     for value in written:
         raw, _ = document.resolved(value, f"{where}: a parameter")
         if (parameter := _parameter(raw, where)) is not None:
-            found[parameter.place, parameter.wire.lower() if parameter.place is Place.HEADER else parameter.wire] = (
-                parameter
-            )
+            found[parameter.place, parameter.wire] = parameter
     return tuple(found.values())
 
 
@@ -195,14 +198,15 @@ def _parameter(raw: Mapping[str, Any], where: str) -> DocumentedParameter | None
     if place is Place.HEADER and name in FRAMING_HEADERS:
         raise SettingsError(at, "is a header of the connection itself; it cannot be a parameter")
     if written.schema is msgspec.UNSET:
-        raise SettingsError(at, "has no schema; a parameter with `content` is not understood: give it a fixed value")
+        raise SettingsError(at, "has no schema; a parameter with `content` is not understood")
     style = written.style or _STYLES[place]
     if style != _STYLES[place]:
         raise SettingsError(at, f"is written in the style {shown(style)}; only {_STYLES[place]!r} is understood here")
     if place is Place.PATH and not written.required:
         raise SettingsError(at, "is not required; a path without it is another path")
     explodes = written.explode if written.explode is not None else style == "form"
-    return DocumentedParameter(written.name, place, written.schema, written.required, written.description, explodes)
+    wire = name if place is Place.HEADER else written.name
+    return DocumentedParameter(wire, place, written.schema, written.required, written.description, explodes)
 
 
 def _check_path(path: str, parameters: tuple[DocumentedParameter, ...], where: str) -> None:
