@@ -87,16 +87,15 @@ class _Usage(msgspec.Struct):
 
 class _Completion(msgspec.Struct):
     choices: list[_Choice]
-    model: str = ""
+    model: str | None = None
+
+
+class _Counted(msgspec.Struct):
     usage: _Usage | None = None
 
 
 def usage_of(body: bytes) -> ChatUsage:
     """Read what was used, whatever else the answer has in it."""
-
-    class _Counted(msgspec.Struct):
-        usage: _Usage | None = None
-
     try:
         found = msgspec.json.decode(body, type=_Counted).usage or _Usage()
     except (ValueError, RecursionError):
@@ -131,7 +130,7 @@ def answer_of(body: bytes, question: ChatQuestion, now: Millis) -> ChatAnswer | 
         finish = "stop" if choice.finish_reason == "stop" else "length"
     answer = ChatAnswer(
         text=choice.message.content,
-        model=cut(completion.model, MODEL_CHARS_MAX)[0],
+        model=cut(completion.model or "", MODEL_CHARS_MAX)[0],
         finish=finish,
         usage=usage_of(body),
         answered_at=datetime.fromtimestamp(now / 1_000, UTC).isoformat(timespec="seconds").replace("+00:00", "Z"),
