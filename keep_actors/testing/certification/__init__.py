@@ -1,5 +1,23 @@
 """Public: certification of a connector against a real service, with faults injected in the network between them."""
 
+from keep_actors.testing.certification.faults import Act, Fault, Way
+from keep_actors.testing.certification.proxy import Proxy
+from keep_actors.testing.certification.rows import Outcome, Row
 from keep_actors.testing.certification.subject import Address, Certification, RunningService
+from keep_actors.testing.certification.suite import certify
+from keep_actors.testing.certification.table import CertificationTable, RowResult
 
-__all__ = ["Address", "Certification", "RunningService"]
+__all__ = [
+    "Act",
+    "Address",
+    "Certification",
+    "CertificationTable",
+    "Fault",
+    "Outcome",
+    "Proxy",
+    "Row",
+    "RowResult",
+    "RunningService",
+    "Way",
+    "certify",
+]

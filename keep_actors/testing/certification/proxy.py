@@ -63,6 +63,7 @@ class Proxy:
         self.recordings: deque[Recording] = deque(maxlen=_CONNECTIONS_KEPT)
         self._target = target
         self._tasks = tasks
+        self._links: set[_Link] = set()
         self._listener = _bound(("127.0.0.1", 0))
         self.address: Address = self._listener.getsockname()[:2]
         self._accepting, self._accepts_none = anyio.CancelScope(), anyio.Event()
@@ -73,14 +74,18 @@ class Proxy:
     @asynccontextmanager
     async def to(cls, target: Address) -> AsyncIterator["Proxy"]:
         """Listen before a service, and end all connections at the end."""
-        async with anyio.create_task_group() as tasks:
-            proxy = cls(target, tasks)
-            try:
+        tasks = anyio.create_task_group()
+        proxy = cls(target, tasks)
+        try:
+            async with tasks:
                 await proxy.accept()
-                yield proxy
-            finally:
-                tasks.cancel_scope.cancel()
-                proxy._listener.close()
+                try:
+                    yield proxy
+                finally:
+                    tasks.cancel_scope.cancel()
+        finally:
+            # Only now: a task that has not begun yet would wait for a closed one.
+            proxy._listener.close()
 
     # The faults.
 
@@ -93,6 +98,11 @@ class Proxy:
     def clear(self) -> None:
         """Have no fault any more. Bytes that are held stay so until `release`."""
         self.fault = None
+
+    @property
+    def has_moment(self) -> bool:
+        """True if the moment of the fault that was injected last has come."""
+        return self._reached.is_set()
 
     async def reached(self) -> None:
         """Wait for the moment of the fault that was injected last. For bytes of the other direction: until there are
@@ -117,6 +127,11 @@ class Proxy:
         self._listener.listen(_CHUNKS_WAITING)
         self._accepting, self._accepts_none = anyio.CancelScope(), anyio.Event()
         self._tasks.start_soon(self._accept, self._listener, self._accepting, self._accepts_none)
+
+    def drop(self) -> None:
+        """End all connections, in order."""
+        for link in list(self._links):
+            link.close(Act.CUT)
 
     async def repeat(self, pattern: bytes = b"") -> bool:
         """Deliver the requests of the last connection with this pattern once more, on a connection of their own.
@@ -170,7 +185,12 @@ class Proxy:
                 client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
             else:
                 with server:
-                    await _Link(self, client, server, recording).run()
+                    link = _Link(self, client, server, recording)
+                    self._links.add(link)
+                    try:
+                        await link.run()
+                    finally:
+                        self._links.discard(link)
 
 
 class _Link:
@@ -235,7 +255,7 @@ class _Link:
         self._proxy.has_reached()
         match fault.act:
             case Act.CUT | Act.RESET:
-                self._close(fault.act)
+                self.close(fault.act)
                 return False
             case Act.SWALLOW:
                 return False
@@ -246,7 +266,8 @@ class _Link:
         self._acting = None
         return True
 
-    def _close(self, act: Act) -> None:
+    def close(self, act: Act) -> None:
+        """End both sides, in order or with a reset."""
         for end, _ in self._ends.values():
             if act is Act.RESET:
                 end.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)

@@ -33,6 +33,9 @@ class Certification(ABC):
     """The service, or the connector, makes one effect of two calls with one key. False: two calls are two effects, and
     only the runtime sees to it that there are not two."""
 
+    timeout_ms: ClassVar[int] = 1_000
+    """The time of a call that the suite disturbs. Longer than any call takes, and short: it is waited for often."""
+
     @abstractmethod
     def service(self) -> AbstractAsyncContextManager[RunningService]:
         """Start the service, and end it."""
@@ -48,3 +51,8 @@ class Certification(ABC):
     @abstractmethod
     async def effects(self, service: RunningService, method: str, params: Mapping[str, Any]) -> int:
         """How often the effect of the call with these parameters is there, found without the connector."""
+
+    @classmethod
+    def spec(cls) -> str:
+        """Its name as `module:name`, for other processes."""
+        return f"{cls.__module__}:{cls.__qualname__}"

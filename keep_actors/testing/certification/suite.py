@@ -1,0 +1,145 @@
+"""`certify`: every row for every mutation of a connector, on a real service, and a table of what held."""
+
+import os
+from collections.abc import Callable, Collection
+from contextlib import AsyncExitStack
+from typing import Final
+
+import anyio
+
+from keep_actors.connectors import Catalog
+from keep_actors.kernel.foreign_code import attempt, described
+from keep_actors.testing.certification.host_rows import HOST_ROWS
+from keep_actors.testing.certification.kill_rows import KILL_ROWS
+from keep_actors.testing.certification.lives import Lives
+from keep_actors.testing.certification.network_rows import NETWORK_ROWS
+from keep_actors.testing.certification.reconcile_rows import RECONCILE_ROWS
+from keep_actors.testing.certification.rows import Outcome, Row
+from keep_actors.testing.certification.stage import Broken, DoesNotApply, Moot, Stage
+from keep_actors.testing.certification.subject import Certification, RunningService
+from keep_actors.testing.certification.table import CertificationTable, RowResult
+from keep_actors.testing.certification.trial import Trial
+
+OnRow = Callable[[RowResult], None]
+
+_ROWS_AT_ONCE: Final = 6
+_KILLS_AT_ONCE: Final = 2
+_ROW_S: Final = 60
+_TRIES: Final = 3
+
+TRIAL_ROWS: Final = {**NETWORK_ROWS, **RECONCILE_ROWS, **HOST_ROWS}
+
+assert {*TRIAL_ROWS, *KILL_ROWS} == set(Row), "every row is tried somewhere"
+
+
+async def certify(
+    certification: Certification, *, only: Collection[Row] = (), on_row: OnRow | None = None
+) -> CertificationTable:
+    """Start the service, try every row of every mutation, end the service, and return what was seen.
+
+    Makes real calls: use a service that is for tests. Rows run at once, each with a connector of its own. The rows of
+    SIGKILL run in other processes, which import the subject by its name: it must be in a module, and take no arguments.
+    `only` names the rows to try. `on_row` is told of each result as it comes.
+
+    Raises what the service raises when it starts, and `ValueError` for a connector without a mutation.
+    """
+    began = anyio.current_time()
+    async with certification.service() as service:
+        suite = _Suite(certification, service, only or tuple(Row), on_row)
+        await suite.run()
+    order = {name: place for place, name in enumerate(suite.methods)}
+    results = sorted(suite.results, key=lambda each: (order[each.method], list(Row).index(each.row)))
+    return CertificationTable(suite.connector, results, int((anyio.current_time() - began) * 1000))
+
+
+class _Suite:
+    """The rows in progress, and the results so far."""
+
+    def __init__(
+        self, certification: Certification, service: RunningService, only: Collection[Row], on_row: OnRow | None
+    ) -> None:
+        catalog = Catalog([certification.connector(service)])
+        self.connector = catalog.connectors[0].name
+        self.results: list[RowResult] = []
+        self._certification = certification
+        self._stages = [
+            Stage(certification, service, method) for method in catalog.methods.values() if method.kind == "mutation"
+        ]
+        if not self._stages:
+            raise ValueError(f"{self.connector} has no mutation: there is nothing to certify")
+        self.methods = [stage.method.full_name for stage in self._stages]
+        self._only = only
+        self._on_row = on_row
+        self._rows = anyio.CapacityLimiter(_ROWS_AT_ONCE)
+        self._kills = anyio.CapacityLimiter(_KILLS_AT_ONCE)
+
+    async def run(self) -> None:
+        """Try everything. The plain call comes first: if that does not work, nothing else of its mutation is tried."""
+        async with AsyncExitStack() as stack:
+            lives = None
+            if hasattr(os, "fork") and any(row in KILL_ROWS for row in self._only):
+                lives = await stack.enter_async_context(Lives.open(self._certification.spec()))
+            async with anyio.create_task_group() as tasks:
+                for stage in self._stages:
+                    tasks.start_soon(self._stage, stage, lives)
+
+    async def _stage(self, stage: Stage, lives: Lives | None) -> None:
+        plain = await self._tried(stage, Row.PLAIN, lives)
+        if plain.outcome is Outcome.FAILED or Row.PLAIN in self._only:
+            self._tell(plain)
+        if plain.outcome is Outcome.FAILED:
+            return
+        async with anyio.create_task_group() as tasks:
+            for row in Row:
+                if row in self._only and row is not Row.PLAIN:
+                    tasks.start_soon(self._row, stage, row, lives)
+
+    async def _row(self, stage: Stage, row: Row, lives: Lives | None) -> None:
+        async with self._kills if row in KILL_ROWS else self._rows:
+            self._tell(await self._tried(stage, row, lives))
+
+    async def _tried(self, stage: Stage, row: Row, lives: Lives | None) -> RowResult:
+        began = anyio.current_time()
+        outcome, seen = Outcome.FAILED, f"it was not over after {_ROW_S} s"
+        with attempt() as tried, anyio.move_on_after(_ROW_S):
+            outcome, seen = await _outcome(stage, row, lives)
+        if tried.error is not None:
+            outcome, seen = Outcome.FAILED, described(tried.error)
+        took_ms = int((anyio.current_time() - began) * 1000)
+        return RowResult(stage.method.full_name, row, outcome, seen, took_ms)
+
+    def _tell(self, result: RowResult) -> None:
+        self.results.append(result)
+        if self._on_row is not None:
+            self._on_row(result)
+
+
+async def _outcome(stage: Stage, row: Row, lives: Lives | None) -> tuple[Outcome, str]:
+    words = ""
+    for times in range(1, _TRIES + 1):
+        try:
+            return Outcome.HELD, await _seen(stage.with_time(times), row, lives)
+        except DoesNotApply as error:
+            return Outcome.DOES_NOT_APPLY, str(error)
+        except Broken as error:
+            return Outcome.FAILED, str(error)
+        except Moot as error:
+            words = str(error)
+    return Outcome.FAILED, words
+
+
+async def _seen(stage: Stage, row: Row, lives: Lives | None) -> str:
+    if row in KILL_ROWS:
+        if lives is None:
+            raise DoesNotApply("this system cannot fork processes")
+        return await KILL_ROWS[row](stage, lives)
+    if row in NETWORK_ROWS:
+        stage.need_network()
+    # Caught before the connector is closed: the task group around it would make a group of it.
+    seen = ""
+    async with Trial.open(stage) as trial:
+        with attempt() as tried:
+            seen = await TRIAL_ROWS[row](trial)
+    if tried.error is not None:
+        raise tried.error
+    return seen

@@ -1,0 +1,58 @@
+"""The result of a certification: rows of mutations, and what was seen in each."""
+
+import msgspec
+
+from keep_actors.testing.certification.rows import ABOUT, Outcome, Row
+
+
+class RowResult(msgspec.Struct, frozen=True):
+    """One row of one mutation."""
+
+    method: str
+    """As a script calls it: `crm.insertCustomers`."""
+    row: Row
+    outcome: Outcome
+    seen: str
+    """The observation, or the reason why the row does not apply."""
+    took_ms: int
+
+    @property
+    def mishap(self) -> str:
+        """The mishap that was tried."""
+        return ABOUT[self.row].mishap
+
+    @property
+    def why(self) -> str:
+        """Why it matters, and what to do."""
+        return ABOUT[self.row].why
+
+    def __str__(self) -> str:
+        why = f"\n    {self.why}" if self.outcome is Outcome.FAILED else ""
+        return f"{self.method}: {self.row} {self.outcome} ({self.took_ms} ms): {self.seen}{why}"
+
+
+class CertificationTable(msgspec.Struct, frozen=True):
+    """All rows. `assert not table.failed, table` is a whole test."""
+
+    connector: str
+    results: list[RowResult]
+    """By mutation, in the order of `Row`."""
+    took_ms: int
+
+    @property
+    def failed(self) -> list[RowResult]:
+        """The rows that failed."""
+        return self.of(Outcome.FAILED)
+
+    @property
+    def held(self) -> list[RowResult]:
+        """The rows that held."""
+        return self.of(Outcome.HELD)
+
+    def of(self, outcome: Outcome) -> list[RowResult]:
+        """The rows with this outcome."""
+        return [each for each in self.results if each.outcome is outcome]
+
+    def __str__(self) -> str:
+        counts = ", ".join(f"{len(self.of(outcome))} {outcome}" for outcome in Outcome)
+        return "\n".join([f"{self.connector}: {counts}", *map(str, self.failed)])

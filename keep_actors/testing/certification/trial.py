@@ -1,0 +1,215 @@
+"""One row in this process: an open connector behind a way that can be disturbed, and a host that believes it.
+
+The host acts as the runtime does: an unknown outcome is looked into again and again, `NotApplied` is believed after the
+deadline of the call, and a call that did not happen is made again.
+"""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final, NamedTuple
+
+import anyio
+import msgspec
+
+from keep_actors.connectors import (
+    Applied,
+    CallOutcome,
+    Catalog,
+    DidNotHappen,
+    Happened,
+    Method,
+    MutationCall,
+    NotApplied,
+    Retry,
+    Unknown,
+    Verdict,
+)
+from keep_actors.connectors.calls import OnSending
+from keep_actors.testing.certification.stage import Broken, Stage, Wanted, Way
+from keep_storage import wall_clock
+from keep_storage.model import FailureClass, Json
+
+_PAUSE_S: Final = 0.05
+_PATIENCE_S: Final = 3.0
+_TRIES: Final = 5
+LONG_MS: Final = 10_000
+"""The time of a call that nothing disturbs: a busy machine is no fault of the connector."""
+
+
+def tell_nobody() -> None:
+    """Do nothing before a send."""
+
+
+class Known(StrEnum):
+    """What the host believes in the end."""
+
+    HAPPENED = "it happened"
+    DID_NOT_HAPPEN = "it did not happen"
+    ASKED = "a person is asked"
+
+
+class Settled(NamedTuple):
+    """The end of a call, as the host believes it."""
+
+    known: Known
+    words: str
+    result: Json | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """A call that was made."""
+
+    wanted: Wanted
+    call: MutationCall
+    outcome: CallOutcome | None
+    """None: the host cancelled it."""
+    deadline: float
+
+
+class Trial:
+    """A connector that is open, with one of its mutations."""
+
+    def __init__(self, stage: Stage, way: Way, method: Method) -> None:
+        self.stage = stage
+        self.way = way
+        self.method = method
+
+    @classmethod
+    @asynccontextmanager
+    async def open(cls, stage: Stage) -> AsyncIterator["Trial"]:
+        """Make a connector of its own for a row, and close it."""
+        async with stage.way() as way:
+            catalog = Catalog([stage.certification.connector(way.seen)])
+            async with catalog.opened():
+                [method] = [each for each in catalog.methods.values() if each.name == stage.method.name]
+                yield cls(stage, way, method)
+
+    # Calls.
+
+    def call_of(self, wanted: Wanted, key: str | None = None, on_sending: OnSending = tell_nobody) -> MutationCall:
+        """The call, as the host would make it."""
+        key = key or self.stage.new_key()
+        return MutationCall(
+            idempotency_key=key,
+            workflow_id="wf_certification",
+            run_id="run_certification",
+            mutation_id=key,
+            params=wanted.params.values,
+            sent_at=wall_clock(),
+            attempt=1,
+            on_sending=on_sending,
+        )
+
+    async def make(self, wanted: Wanted, *, timeout_ms: int | None = None, key: str | None = None) -> Made:
+        """Make a call, for at most this long."""
+        timeout_ms = timeout_ms or self.stage.timeout_ms
+        call, deadline = self.call_of(wanted, key), anyio.current_time() + timeout_ms / 1000
+        return Made(wanted, call, await self.method.mutate(wanted.params, call, timeout_ms), deadline)
+
+    async def happens(self, wanted: Wanted, *, key: str | None = None) -> Made:
+        """Make a call that must happen. A busy service may say some times that it did not."""
+        made = await self.make(wanted, timeout_ms=LONG_MS, key=key)
+        for _ in range(_TRIES):
+            if not (isinstance(made.outcome, DidNotHappen) and made.outcome.cls is FailureClass.TRANSIENT):
+                break
+            await anyio.sleep(_PAUSE_S)
+            made = await self.make(wanted, timeout_ms=LONG_MS, key=key)
+        if not isinstance(made.outcome, Happened):
+            raise Broken(f"without a fault: {_said(made.outcome)}")
+        return made
+
+    # The host's belief.
+
+    async def ask(self, made: Made, timeout_ms: int | None = None) -> Verdict:
+        """Ask `reconcile` once, as if now were the first time."""
+        waited_ms = int((anyio.current_time() - made.deadline) * 1000)
+        again = _again(made.call)
+        return await self.method.reconcile(again, timeout_ms or self.stage.timeout_ms, waited_ms)
+
+    async def settled(self, made: Made) -> Settled:
+        """Find out as the runtime does, until it is known or a person would be asked."""
+        match made.outcome:
+            case Happened():
+                return Settled(Known.HAPPENED, "it answered", made.outcome.json_text)
+            case DidNotHappen():
+                return Settled(Known.DID_NOT_HAPPEN, f"it says that nothing happened: {made.outcome.message}")
+            case _:
+                pass
+        said = "it was cancelled" if made.outcome is None else f"the outcome is unknown: {made.outcome.message}"
+        if not self.method.reconcilable:
+            return Settled(Known.ASKED, f"{said}; there is no `reconcile`")
+        until = max(made.deadline, anyio.current_time()) + self.method.settle_ms / 1000 + _PATIENCE_S
+        while True:
+            pause_s = _PAUSE_S
+            match await self.ask(made):
+                case Applied(result=result):
+                    return Settled(Known.HAPPENED, f"{said}; `reconcile` says Applied", result)
+                case NotApplied() if anyio.current_time() >= made.deadline:
+                    return Settled(Known.DID_NOT_HAPPEN, f"{said}; `reconcile` says NotApplied")
+                case NotApplied():
+                    pause_s = made.deadline - anyio.current_time()
+                case Retry(message=message, retry_after_ms=after_ms):
+                    pause_s = (after_ms or 0) / 1000
+                    if anyio.current_time() > until:
+                        return Settled(Known.ASKED, f"{said}; `reconcile` cannot tell: {message}")
+            await anyio.sleep(min(max(_PAUSE_S, pause_s), max(_PAUSE_S, until - anyio.current_time())))
+
+    async def judged(self, made: Made) -> str:
+        """Compare the belief with the effects, and make the call again if it did not happen. Raises `Broken`."""
+        wanted, settled = made.wanted, await self.settled(made)
+        match settled.known:
+            case Known.HAPPENED:
+                effects = await self.stage.effects_come(wanted)
+                if effects != 1:
+                    raise Broken(f"{settled.words}, and there are {effects} effects")
+                return f"{settled.words}; 1 effect"
+            case Known.ASKED:
+                effects = await self.stage.effects_at_rest(wanted)
+                if effects > 1:
+                    raise Broken(f"{settled.words}, and there are {effects} effects")
+                return f"{settled.words}: a question, with {effects} effects"
+            case Known.DID_NOT_HAPPEN:
+                effects = await self.stage.effects_at_rest(wanted)
+                if effects:
+                    raise Broken(f"{settled.words}, and there is an effect ({effects})")
+                await self.happens(wanted)
+                effects = await self.stage.effects_at_rest(wanted)
+                if effects != 1:
+                    raise Broken(f"{settled.words}; it was made again, and there are {effects} effects")
+                return f"{settled.words}; made again, 1 effect"
+
+
+def _again(call: MutationCall) -> MutationCall:
+    """The call as a later process knows it: a note is all that is left."""
+    return MutationCall(
+        idempotency_key=call.idempotency_key,
+        workflow_id=call.workflow_id,
+        run_id=call.run_id,
+        mutation_id=call.mutation_id,
+        params=call.params,
+        sent_at=call.sent_at,
+        attempt=call.attempt,
+        earlier_note=call.noted,
+    )
+
+
+def _said(outcome: CallOutcome | None) -> str:
+    match outcome:
+        case Happened():
+            return "it happened"
+        case DidNotHappen():
+            return f"it says that nothing happened: {outcome.message}"
+        case Unknown():
+            return f"its outcome is unknown: {outcome.message}"
+        case None:
+            return "it was cancelled"
+
+
+def same_result(one: Json | None, other: Json | None) -> bool:
+    """Compare two results by their content."""
+    if one is None or other is None:
+        return one == other
+    return bool(msgspec.json.decode(one) == msgspec.json.decode(other))
