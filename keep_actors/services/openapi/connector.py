@@ -34,7 +34,7 @@ class OpenApi(Service):
         for chosen, rules in settings.operations.items():
             found = read_operation(document, chosen)
             check_security(found, settings)
-            operation = operation_of(documents, self.name, found, rules)
+            operation = operation_of(documents, self.name, found, rules, self._endpoint.headers)
             self.offer([offered(operation, self._endpoint, where=found.where)])
 
     async def open(self) -> None:

@@ -79,38 +79,3 @@ def _decoded(path: Path, content: bytes) -> Mapping[str, Any]:
         raise SettingsError("document", what)
     assert isinstance(root, dict), "it has a version"
     return root
-
-
-def without_marked(value: Any, mark: str) -> Any:
-    """A part of a document without properties that are marked `readOnly`, or `writeOnly`.
-
-    What is only read is not sent, and what is only written does not come back.
-    """
-    match value:
-        case list():
-            return [without_marked(each, mark) for each in value]
-        case dict():
-            left = {name: _member(name, each, mark) for name, each in value.items()}
-            return _required_of_what_is_left(value, left)
-        case _:
-            return value
-
-
-def _member(name: str, value: Any, mark: str) -> Any:
-    if name in ("enum", "const", "default", "example", "examples"):
-        return value  # values, not schemas
-    if name == "properties" and isinstance(value, dict):
-        return {each: without_marked(schema, mark) for each, schema in value.items() if not _is_marked(schema, mark)}
-    return without_marked(value, mark)
-
-
-def _is_marked(schema: object, mark: str) -> bool:
-    return isinstance(schema, Mapping) and schema.get(mark) is True
-
-
-def _required_of_what_is_left(before: Mapping[str, Any], left: dict[str, Any]) -> dict[str, Any]:
-    old, new, required = before.get("properties"), left.get("properties"), before.get("required")
-    if isinstance(old, dict) and isinstance(new, dict) and isinstance(required, list):
-        gone = old.keys() - new.keys()
-        left["required"] = [each for each in required if not isinstance(each, str) or each not in gone]
-    return left

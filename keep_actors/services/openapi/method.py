@@ -1,7 +1,7 @@
 """An operation of the document, as an operation of a web service: its types, its name, its reconcile. Pure."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, Final
 from urllib.parse import quote
 
@@ -11,15 +11,15 @@ from keep_actors.connectors.names import camel_case
 from keep_actors.services.http.operation import Operation, Place, Placed
 from keep_actors.services.http.settings import Plain
 from keep_actors.services.json_schema import Field, SchemaTypes, SchemaUnusable
-from keep_actors.services.openapi.document import Document, shown, without_marked
+from keep_actors.services.openapi.document import Document, shown
 from keep_actors.services.openapi.operation import (
     SAFE_VERBS,
     DocumentedAnswer,
     DocumentedOperation,
-    DocumentedParameter,
     read_operation,
     segments_of,
 )
+from keep_actors.services.openapi.properties import without_marked, without_property
 from keep_actors.services.openapi.settings import OpenApiAnswer, OpenApiReconcile, OpenApiRules
 from keep_actors.services.service import SettingsError
 from keep_actors.text.visible import quoted
@@ -44,12 +44,17 @@ class Documents(msgspec.Struct, frozen=True):
         return cls(document, without_marked(root, "readOnly"), without_marked(root, "writeOnly"))
 
 
-def operation_of(documents: Documents, connector: str, found: DocumentedOperation, rules: OpenApiRules) -> Operation:
-    """The operation with the rules of its section of the settings. Raises `SettingsError`."""
+def operation_of(
+    documents: Documents, title: str, found: DocumentedOperation, rules: OpenApiRules, filled: Collection[str] = ()
+) -> Operation:
+    """The operation with the rules of its section of the settings. Raises `SettingsError`.
+
+    `title` is the name of the connector, and `filled` are headers that every request has.
+    """
     name = _name(found, rules)
     try:
-        placed = _placed(documents, found, rules, f"{connector}.{name}")
-        answer, result = _result(documents, found, rules, f"{connector}.{name}.result")
+        placed = _placed(documents, found, rules, f"{title}.{name}", {rules.key_header.lower(), *filled})
+        answer, result = _result(documents, found, rules, f"{title}.{name}.result")
     except SchemaUnusable as error:
         raise SettingsError(found.where, f"{error}; or write its name in `untyped`, or answer = 'any'") from None
     _check_untyped(found, rules, placed)
@@ -75,30 +80,33 @@ def _name(found: DocumentedOperation, rules: OpenApiRules) -> str:
     return name[0].lower() + name[1:]
 
 
-def _placed(documents: Documents, found: DocumentedOperation, rules: OpenApiRules, title: str) -> list[Placed]:
+def _placed(
+    documents: Documents, found: DocumentedOperation, rules: OpenApiRules, title: str, filled: Collection[str]
+) -> list[Placed]:
     types = SchemaTypes(title, documents.sent)
     placed: list[Placed] = []
     for each in found.parameters:
-        if _is_key(each, rules):
-            continue  # the host fills it in
+        if each.place is Place.HEADER and each.wire in filled:
+            continue
         taken = [one.field for one in placed]
         schema = {} if each.wire in rules.untyped else without_marked(each.schema, "readOnly")
         field = types.field(each.wire, schema, each.is_required, each.description, taken)
         placed.append(Placed(field, each.place, is_exploded=each.explodes))
-    return placed + _body(types, found, rules, [each.field for each in placed])
+    return placed + _body(documents, types, found, rules, [each.field for each in placed])
 
 
-def _is_key(parameter: DocumentedParameter, rules: OpenApiRules) -> bool:
-    is_header = parameter.place is Place.HEADER
-    return is_header and bool(rules.key_header) and parameter.wire.lower() == rules.key_header.lower()
-
-
-def _body(types: SchemaTypes, found: DocumentedOperation, rules: OpenApiRules, taken: list[Field]) -> list[Placed]:
+def _body(
+    documents: Documents, types: SchemaTypes, found: DocumentedOperation, rules: OpenApiRules, taken: list[Field]
+) -> list[Placed]:
     if found.body is None:
         if rules.spread_body:
             raise SettingsError(f"{found.where}.spread_body", "the operation has no body; leave it out")
         return []
-    schema = {} if _BODY in rules.untyped else without_marked(found.body.schema, "readOnly")
+    schema: Any = {} if _BODY in rules.untyped else without_marked(found.body.schema, "readOnly")
+    for path in (rules.key_path, rules.reference_path):
+        if path:
+            sent = Document(documents.sent, documents.whole.sha256)
+            schema = without_property(sent, schema, path.split("."), f"{found.where}: the body")
     if not rules.spread_body:
         field = types.field(_BODY, schema, found.body.is_required, found.body.description, taken)
         return [Placed(field, Place.WHOLE)]

@@ -149,3 +149,28 @@ def test_a_parameter_can_be_left_untyped(tmp_path: Path) -> None:
     settings = echo_settings(tmp_path, 1, operations={"put-thing": rules})
     method = Catalog([OpenApi(settings, name="echo")]).methods["echo.putThing"]
     method.decode_params('{"id": "1", "tag": "one", "body": ["anything"]}')
+
+
+@pytest.mark.anyio
+async def test_what_the_host_fills_in_is_no_parameter(tmp_path: Path, port: int) -> None:
+    operations = {"put-thing": OpenApiRules(reference_path="labels.ref", key_path="name", key_header="")}
+    settings = echo_settings(tmp_path, port, operations=operations, headers={"x-trace": "always"})
+    got = await put(settings, {"id": "1", "body": {"share": 1}})
+    body = json.loads(got["body"])
+    assert (body["share"], len(body["name"]), body["labels"]["ref"]) == (1, 64, body["name"])
+    assert got["headers"]["x-trace"] == "always"
+    assert "idempotency-key" not in got["headers"]
+    method = Catalog([OpenApi(settings, name="echo")]).methods["echo.putThing"]
+    with pytest.raises(ParamsError, match=r"body.name: is not a known field"):
+        method.decode_params('{"id": "1", "body": {"name": "n"}}')
+
+
+@pytest.mark.anyio
+async def test_the_operator_says_what_a_post_that_only_reads_is(tmp_path: Path, port: int) -> None:
+    operations = {"put-thing": OpenApiRules(read=True, result_path="method", risk="medium")}
+    catalog = Catalog([OpenApi(echo_settings(tmp_path, port, operations=operations), name="echo")])
+    method = catalog.methods["echo.putThing"]
+    assert (method.kind, method.risk) == ("read", "medium")
+    async with catalog.opened():
+        outcome = await method.read(method.decode_params('{"id": "1", "body": {"name": "n"}}'), READ, 5_000)
+    assert outcome == Answer('"POST"')
