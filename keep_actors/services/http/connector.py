@@ -64,7 +64,8 @@ def _parameters(title: str, where: str, call: HttpCall) -> list[Placed]:
     given: list[tuple[str, Place, str, Typed]] = [
         *(("parameters", Place.PATH, wire, typed) for wire, typed in call.parameters.items()),
         *(("query", Place.QUERY, wire, typed) for wire, typed in call.query.items()),
-        *(("header_parameters", Place.HEADER, wire, typed) for wire, typed in call.header_parameters.items()),
+        # In lower case, as HTTP reads them: `If-Match` is `ifMatch` in scripts.
+        *(("header_parameters", Place.HEADER, name.lower(), typed) for name, typed in call.header_parameters.items()),
     ]
     if isinstance(call.body, str):
         given.append((BODY, Place.WHOLE, BODY, call.body))
