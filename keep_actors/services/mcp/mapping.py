@@ -1,0 +1,93 @@
+"""What a tool becomes: one table of what the server says of it and what the operator says. Pure and closed.
+
+A server's word alone never makes a read of a tool. It is a read if a person wrote so, or wrote that this server is
+believed; and a tool that says that it changes something is a read only with a person's reason.
+"""
+
+from typing import Final, Literal, TypeAlias
+
+import msgspec
+
+from keep_actors.connectors import Risk
+from keep_actors.services.mcp.settings import ToolKind, ToolSettings
+
+ToolWord: TypeAlias = ToolKind | Literal["silent"]
+
+
+class ToolHints(msgspec.Struct, frozen=True):
+    """What a server says of a tool. None: it says nothing."""
+
+    read_only: bool | None = None
+    destructive: bool | None = None
+    idempotent: bool | None = None
+    open_world: bool | None = None
+
+
+class ToolStanding(msgspec.Struct, frozen=True):
+    """A tool as scripts see it."""
+
+    kind: Literal["read", "mutation"]
+    by_id: bool
+    risk: Risk
+
+
+class ToolOff(msgspec.Struct, frozen=True):
+    """A tool that is not offered."""
+
+
+class ToolRefused(msgspec.Struct, frozen=True):
+    """Settings that contradict the server without a reason."""
+
+    why: str
+
+
+ToolDecision: TypeAlias = ToolStanding | ToolOff | ToolRefused
+
+_OFF: Final = ToolOff()
+_AGAINST: Final = ToolRefused(
+    'the server says that it changes something; write against_its_word = "your reason", or kind = "mutation"'
+)
+_BY_HINTS: Final = "by hints"
+"""The risk of a mutation follows from what it may destroy."""
+
+_Row: TypeAlias = tuple[Literal["read", "read_by_id", "mutation"], Risk | Literal["by hints"]] | ToolOff | ToolRefused
+
+_TABLE: Final[dict[tuple[bool | None, ToolWord], _Row]] = {
+    # It says that it only reads.
+    (True, "silent"): ("mutation", "medium"),
+    (True, "read"): ("read", "low"),
+    (True, "read_by_id"): ("read_by_id", "low"),
+    (True, "mutation"): ("mutation", _BY_HINTS),
+    (True, "off"): _OFF,
+    # It says nothing.
+    (None, "silent"): ("mutation", "high"),
+    (None, "read"): ("read", "medium"),
+    (None, "read_by_id"): ("read_by_id", "medium"),
+    (None, "mutation"): ("mutation", _BY_HINTS),
+    (None, "off"): _OFF,
+    # It says that it changes something.
+    (False, "silent"): ("mutation", _BY_HINTS),
+    (False, "read"): _AGAINST,
+    (False, "read_by_id"): _AGAINST,
+    (False, "mutation"): ("mutation", _BY_HINTS),
+    (False, "off"): _OFF,
+}
+_AGAINST_ITS_WORD: Final[dict[ToolWord, _Row]] = {"read": ("read", "medium"), "read_by_id": ("read_by_id", "medium")}
+"""With a person's reason, in the place of a refusal."""
+
+_ONE_MORE: Final[dict[Risk, Risk]] = {"low": "medium", "medium": "high", "high": "high"}
+
+
+def decide(hints: ToolHints, word: ToolSettings, *, is_trusted: bool) -> ToolDecision:
+    """What the tool becomes."""
+    said: ToolWord = word.kind or ("read" if is_trusted and hints.read_only else "silent")
+    row = _TABLE[hints.read_only, said]
+    if isinstance(row, ToolRefused) and word.against_its_word:
+        row = _AGAINST_ITS_WORD[said]
+    if not isinstance(row, tuple):
+        return row
+    kind, stated = row
+    risk: Risk = stated if stated != "by hints" else "medium" if hints.destructive is False else "high"
+    if hints.open_world is not False:  # it may reach anything, and so give away what it reads
+        risk = _ONE_MORE[risk]
+    return ToolStanding("mutation" if kind == "mutation" else "read", kind == "read_by_id", word.risk or risk)
