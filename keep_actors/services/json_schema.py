@@ -17,7 +17,7 @@ import msgspec
 from keep_actors.connectors import Param
 from keep_actors.connectors.names import camel_case, problem_with_parameter
 from keep_actors.connectors.signature import CALL, SUBKEY
-from keep_actors.services.json_types import fraction, length, literal, union, whole
+from keep_actors.services.json_types import fraction, length, literal, shown_literal, union, whole
 from keep_actors.text.visible import is_plain, quoted
 
 NODES_MAX: Final = 2_000
@@ -145,7 +145,9 @@ class SchemaTypes:
             return Any if merged is None else self._described(merged, at)
         if "const" in schema or "enum" in schema:
             values = schema.get("enum", [schema.get("const")])
-            return literal(values) if isinstance(values, list) else Any
+            if not isinstance(values, list):
+                return Any
+            return literal(values) if self._is_given else shown_literal(values)
         kind = schema.get("type")
         if isinstance(kind, list):
             return union([self._described({**schema, "type": each}, at) for each in kind])

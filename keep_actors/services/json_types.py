@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, Final, Literal, Union
+from typing import Annotated, Any, Final, Literal, Union, get_origin
 
 import msgspec
 
@@ -73,6 +73,16 @@ def literal(values: Sequence[object]) -> Any:
         return None if list(kinds) == [type(None)] else Literal.__getitem__(tuple(values))
     known: dict[type, Any] = {str: str, int: int | float, float: int | float, bool: bool, type(None): None}
     return union([known[kind] for kind in kinds]) if kinds and set(kinds) <= set(known) else Any
+
+
+def shown_literal(values: Sequence[object]) -> Any:
+    """A value of the types of these: they are shown, but a service may add another one to its answers."""
+    exact = literal(values)
+    if get_origin(exact) is not Literal:
+        return exact
+    known: dict[type, Any] = {str: str, int: int | float, type(None): None}
+    plain = union([known[kind] for kind in dict.fromkeys(type(value) for value in values)])
+    return Annotated[plain, msgspec.Meta(extra_json_schema={"enum": list(values)})]
 
 
 def _is_short(value: object) -> bool:

@@ -132,10 +132,17 @@ def test_a_value_that_cannot_be_meant_is_refused_before_it_is_sent(schema: dict[
 def test_results_are_read_generously() -> None:
     schema = {
         "type": "object",
-        "properties": {"n": {"type": "integer", "maximum": 1}, "s": {"type": "string", "maxLength": 1}},
+        "properties": {
+            "n": {"type": "integer", "maximum": 1},
+            "s": {"type": "string", "maxLength": 1},
+            "e": {"enum": ["open", "paid", None]},
+        },
     }
     found = SchemaTypes("a.b-result", is_given=False).type(schema)
-    msgspec.json.decode(b'{"n": 7.0, "s": "long", "new": true}', type=found)
+    msgspec.json.decode(b'{"n": 7.0, "s": "long", "e": "refunded", "new": true}', type=found)
+    assert '"open"' in str(msgspec.json.schema(found)).replace("'", '"')
+    with pytest.raises(msgspec.ValidationError):
+        msgspec.json.decode(b'{"e": 7}', type=found)
 
 
 @pytest.mark.parametrize(
