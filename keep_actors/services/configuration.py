@@ -74,6 +74,15 @@ def load_configuration(path: Path | str) -> list[Connector]:
     return [_connector(path, name, section) for name, section in sections.items()]
 
 
+def load_settings(path: Path, name: str) -> ServiceSettings:
+    """The settings of one section, of which no connector is made. Raises `ConfigurationError`."""
+    sections = _sections(path)
+    if name not in sections:
+        there = ", ".join(sections)
+        raise ConfigurationError(f"{path} has no section [connectors.{name}]; there are: {there}.")
+    return _read(path, name, sections[name])[1]
+
+
 def kind_class(kind: str) -> type[Service]:
     """Import the class of a kind. Raises `ConnectorLoadError`."""
     module_name, _, class_name = (KINDS[kind].at if kind in KINDS else kind).partition(":")
@@ -133,7 +142,15 @@ def _sections(path: Path) -> dict[str, dict[str, Any]]:
 
 
 def _connector(path: Path, name: str, section: Mapping[str, Any]) -> Connector:
-    where = f"{path}: [connectors.{name}]"
+    cls, settings = _read(path, name, section)
+    try:
+        return _made(cls, settings, name)
+    except (ConnectorDefinitionError, SettingsError) as error:
+        raise ConfigurationError(f"{_place(path, name)}: {error}") from error.__cause__
+
+
+def _read(path: Path, name: str, section: Mapping[str, Any]) -> tuple[type[Service], ServiceSettings]:
+    where = _place(path, name)
     if problem := problem_with_namespace(name):
         raise ConfigurationError(f"{where}: the name {problem}; choose another.")
     given = dict(section)
@@ -142,10 +159,13 @@ def _connector(path: Path, name: str, section: Mapping[str, Any]) -> Connector:
         raise ConfigurationError(f'{where}: `kind` is missing; there are: {", ".join(KINDS)}, or "module:Class".')
     try:
         cls = kind_class(kind)
-        settings: ServiceSettings = read_settings(cls.settings_type, given, path.parent)
-        return _made(cls, settings, name)
-    except (ConnectorLoadError, ConnectorDefinitionError, SettingsError) as error:
+        return cls, read_settings(cls.settings_type, given, path.parent)
+    except (ConnectorLoadError, SettingsError) as error:
         raise ConfigurationError(f"{where}: {error}") from error.__cause__
+
+
+def _place(path: Path, name: str) -> str:
+    return f"{path}: [connectors.{name}]"
 
 
 def _made(cls: type[Service], settings: ServiceSettings, name: str) -> Connector:
