@@ -24,6 +24,7 @@ _MODULES = {
     "history": "inputs log outputs runs",
     "items": "items reprocess-item skip-item",
     "mcp": "mcp",
+    "mcp_tools": "mcp-tools",
     "run": "run",
     "scripts": "deploy repair rollback",
     "status": "status",

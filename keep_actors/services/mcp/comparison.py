@@ -9,7 +9,7 @@ from typing import Any, Final
 import msgspec
 
 from keep_actors.services.mcp.granted import GrantedTool, folded, shown
-from keep_actors.text.visible import left_out, quoted
+from keep_actors.text.visible import cut, left_out, quoted
 
 VALUE_CHARS_MAX: Final = 4_000
 _PARTS: Final = ("title", "description", "annotations", "input_schema", "output_schema", "execution")
@@ -64,8 +64,8 @@ def _places(place: str, old: Any, new: Any) -> Iterator[tuple[str, Any, Any]]:
 
 
 def _said(value: Any) -> str:
-    text = value if isinstance(value, str) else _canonical(value)
-    words, more = quoted(text, VALUE_CHARS_MAX)
+    most = VALUE_CHARS_MAX
+    words, more = quoted(value, most) if isinstance(value, str) else cut(_canonical(value), most)
     return f"{words}{left_out(more)}" if more else words
 
 

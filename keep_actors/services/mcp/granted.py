@@ -56,6 +56,12 @@ class _ToolsFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     tools: list[_Kept]
 
 
+def digest_of(tools: Iterable[GrantedTool]) -> str:
+    """A short digest of all tools together, for a person to repeat."""
+    digests = sorted(each.digest for each in tools)
+    return hashlib.sha256(msgspec.json.encode(digests)).hexdigest()[:16]
+
+
 def folded(name: str) -> str:
     """A name without the differences that an eye may miss."""
     return normalize("NFKC", name).casefold()
@@ -79,7 +85,7 @@ def load_tools(path: Path) -> dict[str, GrantedTool]:
         with path.open("rb") as file:
             content = file.read(_BYTES_MAX + 1)
     except FileNotFoundError:
-        words = f"there is no {path}; look at the tools of the server and accept them: keep mcp-tools NAME --accept"
+        words = f"there is no {path}; look at the tools of the server, and accept them: keep mcp-tools NAME"
         raise SettingsError("tools_file", words) from None
     except OSError as error:
         raise SettingsError("tools_file", f"{path} cannot be read: {error.strerror}") from None
