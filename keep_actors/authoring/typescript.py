@@ -10,6 +10,10 @@ from keep_actors.authoring.catalog_types import CatalogTypes
 from keep_actors.connectors import Catalog, Method
 from keep_actors.policy import Policy
 from keep_actors.run.gate import Ask, ScriptPhase, refusal
+from keep_actors.text.visible import cut, left_out
+
+_COMMENT_CHARS_MAX: Final = 3_000
+_COMMENT_LINES_MAX: Final = 100
 
 _CONTEXTS: Final[Mapping[ScriptPhase, tuple[str, str]]] = {
     ScriptPhase.PRODUCER: ("ProducerContext", "`ctx` of a producer, which reads and publishes."),
@@ -264,14 +268,21 @@ def _structs(types: CatalogTypes) -> str:
     lines: list[str] = []
     for name, said, description in types.structs():
         if description:
-            lines.append(f"    /** {' '.join(description.split()).replace('*/', '* /')} */")
+            lines.append(f"    /** {_comment(' '.join(description.split()))} */")
         lines.append(f"    type {name} = {said};")
     return "\n".join(["  namespace types {", *lines, "  }"]) if lines else ""
 
 
 def _doc(method: Method, indent: str) -> Iterator[str]:
-    said = [line.replace("*/", "* /") for line in method.description.splitlines()]
+    said = [_comment(line) for line in method.description.splitlines()[:_COMMENT_LINES_MAX]]
     if len(said) == 1:
         yield f"{indent}/** {said[0]} */"
     elif said:
         yield from (f"{indent}/**", *(f"{indent} * {line}".rstrip() for line in said), f"{indent} */")
+
+
+def _comment(text: str) -> str:
+    """Words that stay inside a comment, with nothing hidden in them: a service may have written them."""
+    shown, left = cut(text, _COMMENT_CHARS_MAX)
+    shown = f"{shown}{left_out(left)}" if left else shown
+    return shown.replace("*/", "* /")

@@ -5,14 +5,18 @@ them.
 """
 
 from importlib.resources import files
+from typing import Final
 
 from keep_actors.authoring.catalog_types import CatalogTypes
 from keep_actors.authoring.contract import contract
 from keep_actors.connectors import Catalog, Method
 from keep_actors.policy import Policy
 from keep_actors.sandbox_pool.limits import RUN_LIMITS
+from keep_actors.text.visible import cut, left_out
 from keep_sandbox.limits import FUEL_PER_MS
 from keep_storage.limits import MESSAGE_ID_CHARS_MAX, PEEK_DEFAULT, PEEK_MAX, TITLE_CHARS_MAX
+
+_DESCRIPTION_CHARS_MAX: Final = 3_000
 
 
 def writing_prompt(catalog: Catalog, policy: Policy | None = None, task: str = "") -> str:
@@ -69,5 +73,7 @@ def _method(method: Method, types: CatalogTypes) -> str:
     kind = "read by id" if method.by_id else str(method.kind)
     params = types.params(method)
     given = "" if params == "{}" else params if types.is_needed(method) else f"{params}?"
-    said = " ".join(method.description.split())
+    # A service may have written it: nothing in it is hidden, and it cannot go on and on.
+    said, left = cut(" ".join(method.description.split()), _DESCRIPTION_CHARS_MAX)
+    said = f"{said}{left_out(left)}" if left else said
     return f"- `ctx.{method.full_name}({given})` → `{types.result(method)}` ({kind}). {said}".rstrip()
