@@ -31,6 +31,7 @@ class Reason(StrEnum):
     APPROVAL_NOT_FOUND = auto()
     NOTICE_NOT_FOUND = auto()
     DELIVERY_NOT_FOUND = auto()
+    PROPOSAL_NOT_FOUND = auto()
 
     # The declaration of the script.
     HANDLER_NOT_DECLARED = auto()
@@ -124,6 +125,15 @@ class Reason(StrEnum):
     ITEM_STATE_CHANGED = auto()
     ITEM_IS_DONE = auto()
     ITEM_NOT_FINISHED = auto()
+
+    # Proposals from outside.
+    PROPOSAL_INVALID = auto()
+    PROPOSAL_IS_OUTDATED = auto()
+    PROPOSAL_WAS_REJECTED = auto()
+    PROPOSALS_TOO_MANY = auto()
+    PROPOSAL_ALREADY_DECIDED = auto()
+    PROPOSAL_HAS_EXPIRED = auto()
+    PROPOSAL_NOT_DEPLOYED = auto()
 
     # Notices and their deliveries.
     SINK_INVALID = auto()

@@ -21,7 +21,7 @@ def wall_clock() -> Millis:
     return time.time_ns() // 1_000_000
 
 
-IdKind = Literal["wf", "ver", "ses", "run", "evt", "mut", "apr", "ntc"]
+IdKind = Literal["wf", "ver", "ses", "run", "evt", "mut", "apr", "prp", "ntc"]
 
 _DIGITS = "0123456789abcdefghijklmnopqrstuv"
 _PAIRS = tuple(first + second for first in _DIGITS for second in _DIGITS)

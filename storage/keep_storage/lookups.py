@@ -10,7 +10,7 @@ from keep_storage.model import Event, JournalEntry, Run
 from keep_storage.records import decode, find_all
 from keep_storage.transaction import Queries, Row
 
-LookupKind = Literal["run", "mutation", "approval", "event", "workflow"]
+LookupKind = Literal["run", "mutation", "approval", "event", "workflow", "proposal"]
 
 _BETWEEN: Final[Mapping[LookupKind, str]] = {
     "run": "runs_between",
@@ -18,6 +18,7 @@ _BETWEEN: Final[Mapping[LookupKind, str]] = {
     "approval": "approvals_between",
     "event": "events_between",
     "workflow": "workflows_between",
+    "proposal": "proposals_between",
 }
 _LAST: Final = "\x7f"
 """Sorts after whatever may follow in an id."""

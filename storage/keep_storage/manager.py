@@ -17,6 +17,7 @@ from keep_storage import (
     maintenance,
     mutations,
     notices,
+    proposals,
     recovery,
     runs,
     sessions,
@@ -81,6 +82,8 @@ OPERATIONS: Final[Mapping[type[Operation[Any]], OperationFunction]] = {
     ops.NoteRepairAttempt: maintenance.note_repair_attempt,
     ops.HoldProposal: maintenance.hold_proposal,
     ops.ExitMaintenanceMode: maintenance.exit_maintenance_mode,
+    ops.ProposeScript: proposals.propose_script,
+    ops.DecideProposal: proposals.decide_proposal,
     ops.OpenNotice: notices.open_notice,
     ops.AddDelivery: notices.add_delivery,
     ops.SettleNotice: notices.settle_notice,
@@ -186,6 +189,9 @@ class ExecutionModelManager:
     note_repair_attempt = _method(ops.NoteRepairAttempt)
     hold_proposal = _method(ops.HoldProposal)
     exit_maintenance_mode = _method(ops.ExitMaintenanceMode)
+
+    propose_script = _method(ops.ProposeScript)
+    decide_proposal = _method(ops.DecideProposal)
 
     open_notice = _method(ops.OpenNotice)
     add_delivery = _method(ops.AddDelivery)

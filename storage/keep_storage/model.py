@@ -21,6 +21,7 @@ from keep_storage.states import (
     NoticeKind,
     OnUnknown,
     Phase,
+    ProposalStatus,
     Resolver,
     RunStatus,
     Says,
@@ -55,12 +56,14 @@ __all__ = [
     "NoticeRow",
     "OnUnknown",
     "Phase",
+    "ProposalStatus",
     "Record",
     "Reservation",
     "Resolver",
     "Run",
     "RunStatus",
     "Says",
+    "ScriptProposal",
     "ScriptVersion",
     "Session",
     "SessionResult",
@@ -336,6 +339,31 @@ class MaintenanceTask(Record, frozen=True, gc=False):
     """The problem of the last attempt, or the reason why its proposal waits."""
     created_at: Millis
     ended_at: Millis | None
+
+
+class ScriptProposal(Record, frozen=True, gc=False):
+    """A script that was proposed from outside, such as by an assistant. It runs only if a person accepts it."""
+
+    id: str
+    workflow_id: str | None
+    """None: a new workflow, until it is accepted."""
+    base_version_id: str | None
+    """The script that was active when it was proposed."""
+    name: str
+    """The name of the workflow, or that of the new one."""
+    source: str
+    """Empty once nobody has to look at it any more: it was accepted and is a version, was replaced, or expired."""
+    note: str
+    """The words of whoever proposed it."""
+    proposed_by: str
+    status: ProposalStatus
+    proposed_at: Millis
+    expires_at: Millis
+    decided_at: Millis | None
+    decided_by: str
+    reason: str
+    version_id: str | None
+    """The version that it became."""
 
 
 class AttentionRow(Record, frozen=True, gc=False):

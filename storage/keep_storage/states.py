@@ -140,6 +140,16 @@ class GrantPolicy(StrEnum):
     ASK = "ask"
 
 
+class ProposalStatus(StrEnum):
+    OPEN = "open"
+    ACCEPTED = "accepted"
+    REJECTED = "rejected"
+    REPLACED = "replaced"
+    """A later one for the same workflow, or of the same new name, took its place."""
+    EXPIRED = "expired"
+    """Nobody decided in time."""
+
+
 class AttentionKind(StrEnum):
     """The kinds of matters that need attention, in the order in which people see them."""
 

@@ -17,7 +17,7 @@ State = dict[str, dict[Key, Row]]
 
 TABLES = (
     "workflows versions topics handlers grants uses sessions runs events reservations roots mutations approvals items "
-    "item_runs tasks notices deliveries"
+    "item_runs tasks notices deliveries proposals"
 )
 
 DOUBT = ("in_flight", "needs_reconcile", "indeterminate")
@@ -172,7 +172,7 @@ def add_script_version(s: State, op: ops.AddScriptVersion, now: int) -> None:
     must(not where(s, "versions", **number))
     of_major = where(s, "versions", workflow_id=op.workflow_id, major=op.major)
     must(all(s["versions"][each]["author"] == op.author for each in of_major))
-    s["versions"][op.id] = number | {"author": op.author}
+    s["versions"][op.id] = number | {"author": op.author, "source": op.source}
 
 
 def activate_script(s: State, op: ops.ActivateScript, now: int) -> None:
@@ -1160,6 +1160,57 @@ def reprocess_item(s: State, op: ops.ReprocessItem, now: int) -> None:
     s["items"][(*key[:2], key[2] + 1)] = s["items"][key] | {"state": "processing"}
 
 
+# Proposals from outside.
+
+
+def propose_script(s: State, op: ops.ProposeScript, now: int) -> None:
+    active = None
+    if op.workflow_id is not None:
+        living(s, op.workflow_id)
+        must(op.name == s["workflows"][op.workflow_id]["name"])
+        active = s["workflows"][op.workflow_id]["active_version_id"]
+    must(active == op.base_version_id)
+    must(active is None or s["versions"][active]["source"] != op.source)
+    subject = {"workflow_id": op.workflow_id, "name": op.name}
+    must(not where(s, "proposals", **subject, status="rejected", source=op.source))
+    earlier = where(s, "proposals", **subject, status="open")
+    waiting = [key for key in where(s, "proposals", status="open") if s["proposals"][key]["expires_at"] > now]
+    must(len(set(waiting) - set(earlier)) < 20)
+    must(op.id not in s["proposals"])
+    for key in where(s, "proposals", status="open"):
+        if key not in waiting:
+            s["proposals"][key] |= {"status": "expired", "source": "", "decided_at": now}
+        elif key in earlier:
+            s["proposals"][key] |= {"status": "replaced", "source": "", "decided_at": now}
+    s["proposals"][op.id] = subject | {
+        "base_version_id": op.base_version_id,
+        "source": op.source,
+        "status": "open",
+        "expires_at": now + 14 * 86_400_000,
+        "decided_at": None,
+        "version_id": None,
+    }
+
+
+def decide_proposal(s: State, op: ops.DecideProposal, now: int) -> None:
+    proposal = get(s, "proposals", op.proposal_id)
+    must(proposal["status"] == "open" and proposal["expires_at"] > now)
+    proposal["decided_at"] = now
+    if op.version_id is None:
+        proposal["status"] = "rejected"
+        return
+    version = get(s, "versions", op.version_id)
+    must(proposal["workflow_id"] in (None, version["workflow_id"]))
+    must(version["source"] == proposal["source"])
+    must(s["workflows"][version["workflow_id"]]["active_version_id"] == op.version_id)
+    proposal |= {
+        "status": "accepted",
+        "source": "",
+        "workflow_id": version["workflow_id"],
+        "version_id": op.version_id,
+    }
+
+
 # Notices.
 
 
@@ -1305,6 +1356,8 @@ RULES: dict[type[ops.Operation[Any]], Callable[[State, Any, int], None]] = {
     ops.NoteRepairAttempt: note_repair_attempt,
     ops.HoldProposal: hold_proposal,
     ops.ExitMaintenanceMode: exit_maintenance_mode,
+    ops.ProposeScript: propose_script,
+    ops.DecideProposal: decide_proposal,
     ops.OpenNotice: open_notice,
     ops.AddDelivery: add_delivery,
     ops.SettleNotice: settle_notice,

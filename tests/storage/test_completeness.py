@@ -407,6 +407,7 @@ def test_the_rows_are_written_only_by_the_modules_of_the_operations() -> None:
         "grants",
         "maintenance",
         "notices",
+        "proposals",
         "recovery",
         "retired_topics",
         "journal",
@@ -414,6 +415,7 @@ def test_the_rows_are_written_only_by_the_modules_of_the_operations() -> None:
         "event_rows",
         "mutation_rows",
         "notice_rows",
+        "proposal_rows",
     }
     writing = re.compile(r"\btx\.run\(|rows\.(save|insert|set|release|consume|skip|reserve|transfer|end)_\w+\(")
     package = ROOMS / "storage" / "keep_storage"

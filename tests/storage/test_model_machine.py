@@ -48,6 +48,7 @@ from keep_storage.model import (
     Run,
     RunStatus,
     Says,
+    ScriptProposal,
     ScriptVersion,
     Session,
     StoredGrant,
@@ -77,7 +78,7 @@ LOOKS: dict[str, tuple[str, str, str]] = {
         "name status has_error error_run_id maintenance pending_retry_run_id active_version_id owner",
         "(SELECT *, error <> '' AS has_error FROM workflows)",
     ),
-    "versions": ("id", "workflow_id major minor author", "script_versions"),
+    "versions": ("id", "workflow_id major minor author source", "script_versions"),
     "topics": ("workflow_id name", "declared consumer ordering writes", "topics"),
     "handlers": (
         "workflow_id name",
@@ -108,6 +109,11 @@ LOOKS: dict[str, tuple[str, str, str]] = {
     "approvals": ("id", "mutation_id status expires_at", "approvals"),
     "items": ("workflow_id item_id attempt", "state run_id is_open", "items"),
     "tasks": ("run_id", "workflow_id status attempts next_attempt_at held_version_id problem", "maintenance_tasks"),
+    "proposals": (
+        "id",
+        "workflow_id name base_version_id source status expires_at decided_at version_id",
+        "proposals",
+    ),
     "notices": ("id", "workflow_id kind about run_id settled_at outcome", "notices"),
     "deliveries": ("notice_id sink says", "status attempts next_attempt_at problem ended_at", "deliveries"),
 }
@@ -124,6 +130,7 @@ ANSWERS: dict[type, tuple[str, int]] = {
     Approval: ("approvals", 1),
     Item: ("items", 3),
     MaintenanceTask: ("maintenance_tasks", 1),
+    ScriptProposal: ("proposals", 1),
     NoticeRow: ("notices", 1),
     Delivery: ("deliveries", 3),
 }
@@ -893,6 +900,40 @@ class Author:
             return ops.AddDelivery(self.one(is_open), self.one(SINKS))
         return self.opening(self.workflow())
 
+    def somebody_proposes(self) -> Operation:
+        """A script is proposed for a workflow or for a new one, and accepted as what runs, or rejected."""
+        is_open = small.where(self.s, "proposals", status="open")
+        workflow_id = self.workflow()
+        if is_open and self.likely(50):
+            chosen = self.one(is_open)
+            return self.accepting(chosen) if self.likely(70) else ops.DecideProposal(chosen, "ann", "no")
+        base = self.s["workflows"][workflow_id]["active_version_id"]
+        if self.likely(10):
+            base = self.one(list(self.s["versions"]) or [None])
+        is_new = self.likely(25)
+        return ops.ProposeScript(
+            self.id_for("proposals", "prp"),
+            self.one(("mail", "sheets")) if is_new or self.likely(5) else self.s["workflows"][workflow_id]["name"],
+            self.one(("source", "repaired", "proposed")),
+            "ann's assistant",
+            workflow_id=None if is_new else workflow_id,
+            base_version_id=None if is_new and self.likely(90) else base,
+        )
+
+    def accepting(self, proposal_id: str) -> Operation:
+        """With a version and its activation, or without one of them."""
+        proposal = self.s["proposals"][proposal_id]
+        workflow_id = proposal["workflow_id"] or self.workflow()
+        scripts = small.where(self.s, "versions", workflow_id=workflow_id)
+        version_id = self.fresh("ver")
+        add = ops.AddScriptVersion(version_id, workflow_id, 1 + len(scripts), 0, proposal["source"])
+        decide = ops.DecideProposal(proposal_id, "ann", "", version_id)
+        if self.likely(15):
+            running = self.s["workflows"][workflow_id]["active_version_id"]
+            return ops.DecideProposal(proposal_id, "ann", "", running or version_id)
+        steps = (add, self.activation(workflow_id, version_id), decide)
+        return ops.Together(steps if self.likely(85) else (add, decide))
+
     def delivered(self, key: Any) -> Operation:
         notice_id, sink, says = key
         failed = self.likely(50)
@@ -953,8 +994,10 @@ class Author:
         return ops.GrantPermission(workflow_id, 1, "mail.send", self.one(list(GrantPolicy)), limits)
 
     def something_sensible(self) -> Operation:
-        if self.likely(4):
+        if self.likely(5):
             return self.somebody_is_told()
+        if self.likely(3):
+            return self.somebody_proposes()
         turn = self.choose.randrange(100)
         thought = None
         if turn < 50:
@@ -1160,6 +1203,17 @@ ANYTHING: dict[type[Operation], Callable[[Author], Operation]] = {
     ops.NoteRepairAttempt: lambda a: ops.NoteRepairAttempt(a.known("workflows"), "no", a.one((None, a.now + 6))),
     ops.HoldProposal: lambda a: ops.HoldProposal(a.known("workflows"), a.known("versions")),
     ops.ExitMaintenanceMode: lambda a: ops.ExitMaintenanceMode(a.known("workflows"), by_person=a.likely(50)),
+    ops.ProposeScript: lambda a: ops.ProposeScript(
+        a.id_for("proposals", "prp"),
+        a.one(("Mail", "sheets")),
+        a.one(("source", "better")),
+        "ann's assistant",
+        workflow_id=a.one((None, a.known("workflows"))),
+        base_version_id=a.one((None, a.known("versions"))),
+    ),
+    ops.DecideProposal: lambda a: ops.DecideProposal(
+        a.known("proposals"), "ann", "", a.one((None, a.known("versions")))
+    ),
     ops.OpenNotice: lambda a: ops.OpenNotice(
         a.id_for("notices", "ntc"),
         a.known("workflows"),
@@ -1434,7 +1488,7 @@ MUST_BE_REACHED = (
 
 def test_a_long_walk_reaches_every_operation_and_every_deep_state() -> None:
     seen: Counter[str] = Counter()
-    for seed in range(80):
+    for seed in range(120):
         with closing(Duel()) as duel:
             walk(duel, random.Random(seed), steps=180)
         seen += duel.seen

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from keep_storage import ExecutionModelManager, Operation, Reason, Rejected, Store
+from keep_storage.limits import PROPOSAL_OPEN_MS, PROPOSAL_SOURCE_CHARS_MAX, PROPOSALS_A_DAY_MAX, PROPOSALS_OPEN_MAX
 from keep_storage.model import (
     GrantPolicy,
     HandlerKind,
@@ -1261,6 +1262,125 @@ def reprocessing_what_has_not_been_processed(world: World) -> None:
     finished_item(world)
     world.model.reprocess_item(WORKFLOW, "i1", by="ada")
     world.model.reprocess_item(WORKFLOW, "i1", by="ada")
+
+
+# Proposals from outside.
+
+
+def proposed(world: World, proposal_id: str = "prp_1", source: str = "better", **more: Any) -> str:
+    fields = {"workflow_id": WORKFLOW, "base_version_id": world.workflow().active_version_id, **more}
+    name = fields.pop("name", world.workflow().name)
+    return world.model.propose_script(proposal_id, name, source, "ada's assistant", **fields).id
+
+
+@meets(Reason.PROPOSAL_INVALID)
+def a_proposal_without_a_script(world: World) -> None:
+    proposed(world, source="")
+
+
+@meets(Reason.PROPOSAL_INVALID)
+def a_proposal_with_a_script_that_is_too_long(world: World) -> None:
+    proposed(world, source="x" * (PROPOSAL_SOURCE_CHARS_MAX + 1))
+
+
+@meets(Reason.PROPOSAL_INVALID)
+def a_proposal_for_a_workflow_of_another_name(world: World) -> None:
+    proposed(world, name="another")
+
+
+@meets(Reason.WORKFLOW_NOT_FOUND)
+def a_proposal_for_a_workflow_that_is_not_there(world: World) -> None:
+    proposed(world, workflow_id="wf_none")
+
+
+@meets(Reason.WORKFLOW_STATUS_REFUSED)
+def a_proposal_for_an_archived_workflow(world: World) -> None:
+    world.model.archive_workflow(WORKFLOW, "ada")
+    proposed(world)
+
+
+@meets(Reason.PROPOSAL_IS_OUTDATED)
+def a_proposal_made_from_a_script_that_does_not_run(world: World) -> None:
+    proposed(world, base_version_id=None)
+
+
+@meets(Reason.PROPOSAL_IS_ACTIVE)
+def a_proposal_of_the_script_that_runs(world: World) -> None:
+    proposed(world, source="export default Keep.workflow({})")
+
+
+@meets(Reason.PROPOSAL_WAS_REJECTED)
+def a_proposal_of_a_script_that_a_person_rejected(world: World) -> None:
+    world.model.decide_proposal(proposed(world), "ada", "it drops the amount")
+    proposed(world, "prp_2")
+
+
+@meets(Reason.PROPOSALS_TOO_MANY)
+def one_more_proposal_than_people_can_read(world: World) -> None:
+    for number in range(PROPOSALS_OPEN_MAX):
+        world.model.propose_script(f"prp_n{number}", f"new {number}", "script", "ada's assistant")
+    proposed(world)
+
+
+@meets(Reason.PROPOSALS_TOO_MANY)
+def one_more_proposal_than_a_day_has(world: World) -> None:
+    for number in range(PROPOSALS_A_DAY_MAX + 1):
+        proposed(world, f"prp_{number}", f"better {number}")
+
+
+@meets(Reason.ID_TAKEN)
+def a_second_proposal_with_the_same_id(world: World) -> None:
+    proposed(world)
+    proposed(world, source="best")
+
+
+@meets(Reason.PROPOSAL_NOT_FOUND)
+def deciding_about_a_proposal_that_is_not_there(world: World) -> None:
+    world.model.decide_proposal("prp_none", "ada")
+
+
+@meets(Reason.PROPOSAL_ALREADY_DECIDED)
+def deciding_about_a_proposal_twice(world: World) -> None:
+    proposal_id = proposed(world)
+    world.model.decide_proposal(proposal_id, "ada", "no")
+    world.model.decide_proposal(proposal_id, "bob", "no")
+
+
+@meets(Reason.PROPOSAL_ALREADY_DECIDED)
+def deciding_about_a_proposal_that_another_one_replaced(world: World) -> None:
+    proposal_id = proposed(world)
+    proposed(world, "prp_2", "best")
+    world.model.decide_proposal(proposal_id, "ada", "no")
+
+
+@meets(Reason.PROPOSAL_HAS_EXPIRED)
+def deciding_about_a_proposal_too_late(world: World) -> None:
+    proposal_id = proposed(world)
+    world.clock.now += PROPOSAL_OPEN_MS
+    world.model.decide_proposal(proposal_id, "ada")
+
+
+@meets(Reason.VERSION_NOT_FOUND)
+def accepting_a_proposal_as_a_version_that_is_not_there(world: World) -> None:
+    world.model.decide_proposal(proposed(world), "ada", "", "ver_none")
+
+
+@meets(Reason.PROPOSAL_NOT_DEPLOYED)
+def accepting_a_proposal_that_was_not_activated(world: World) -> None:
+    version = world.model.add_script_version(world.name("ver"), WORKFLOW, 2, 0, "better")
+    world.model.decide_proposal(proposed(world), "ada", "", version.id)
+
+
+@meets(Reason.PROPOSAL_NOT_DEPLOYED)
+def accepting_a_proposal_as_another_script(world: World) -> None:
+    world.model.decide_proposal(proposed(world), "ada", "", world.workflow().active_version_id)
+
+
+@meets(Reason.PROPOSAL_NOT_DEPLOYED)
+def accepting_a_proposal_as_a_version_of_another_workflow(world: World) -> None:
+    proposal_id = proposed(world)
+    world.deploy("wf_other")
+    world.model.decide_proposal(proposal_id, "ada", "", world.workflow("wf_other").active_version_id)
 
 
 # Notices and their deliveries.

@@ -27,6 +27,7 @@ TABLE_OF: dict[type[Record], str] = {
     model.StoredGrant: "grants",
     model.Item: "items",
     model.MaintenanceTask: "maintenance_tasks",
+    model.ScriptProposal: "proposals",
     model.AttentionRow: "needs_attention",
     model.NoticeRow: "notices",
     model.Delivery: "deliveries",
@@ -49,6 +50,7 @@ ENUM_COLUMNS = [
     ("approvals", "status", model.ApprovalStatus),
     ("grants", "policy", model.GrantPolicy),
     ("maintenance_tasks", "status", model.TaskStatus),
+    ("proposals", "status", model.ProposalStatus),
     ("notices", "kind", model.NoticeKind),
     ("deliveries", "says", model.Says),
     ("deliveries", "status", model.DeliveryStatus),
@@ -109,6 +111,16 @@ def test_a_note_has_the_size_that_connectors_are_told(database: apsw.Connection)
     assert int(size) == limits.NOTE_CHARS_MAX
 
 
+def test_a_proposal_has_the_sizes_that_operations_check(database: apsw.Connection) -> None:
+    found = dict(re.findall(r"length\((\w+)\) <= (\d+)\)", dict(schema_of(database))["proposals"]))
+    assert {name: int(size) for name, size in found.items()} == {
+        "name": limits.PROPOSAL_NAME_CHARS_MAX,
+        "source": limits.PROPOSAL_SOURCE_CHARS_MAX,
+        "note": limits.PROPOSAL_NOTE_CHARS_MAX,
+        "proposed_by": limits.PROPOSAL_NAME_CHARS_MAX,
+    }
+
+
 def test_every_table_is_strict_and_every_check_has_a_name(database: apsw.Connection) -> None:
     for name, sql in schema_of(database):
         if sql.startswith("CREATE TABLE"):
@@ -151,6 +163,7 @@ GROWING = frozenset(
         "maintenance_tasks",
         "mutations",
         "notices",
+        "proposals",
         "reservations",
         "runs",
         "sessions",
@@ -313,6 +326,27 @@ def test_an_illegal_row_cannot_be_written_whoever_writes_it(database: apsw.Conne
         ("only_an_open_task_waits", "INSERT INTO maintenance_tasks VALUES ('t','w','r','done','{}',0,5,NULL,'',0,1)"),
         ("only_an_open_task_waits", "INSERT INTO maintenance_tasks VALUES ('t','w','r','done','{}',0,NULL,'v','',0,1)"),
         ("task_attempts", "INSERT INTO maintenance_tasks VALUES ('t','w','r','open','{}',-1,NULL,NULL,'',0,NULL)"),
+        (
+            "open_proposal_is_not_decided",
+            "INSERT INTO proposals VALUES ('p','w',NULL,'n','s','','a','open',0,1,5,'','',NULL)",
+        ),
+        (
+            "accepted_proposal_is_a_version",
+            "INSERT INTO proposals VALUES ('p','w',NULL,'n','','','a','accepted',0,1,5,'','',NULL)",
+        ),
+        (
+            "only_what_is_looked_at_keeps_its_source",
+            "INSERT INTO proposals VALUES ('p','w',NULL,'n','s','','a','replaced',0,1,5,'','',NULL)",
+        ),
+        ("proposal_name", "INSERT INTO proposals VALUES ('p','w',NULL,'','s','','a','open',0,1,NULL,'','',NULL)"),
+        (
+            "proposal_says_by_whom",
+            "INSERT INTO proposals VALUES ('p','w',NULL,'n','s','','','open',0,1,NULL,'','',NULL)",
+        ),
+        (
+            "proposal_note",
+            "INSERT INTO proposals VALUES ('p','w',NULL,'n','s',printf('%4001s',''),'a','open',0,1,NULL,'','',NULL)",
+        ),
         (
             "ended_delivery_says_when",
             "INSERT INTO deliveries VALUES ('n','pager','needs_person','delivered',1,NULL,'',NULL)",

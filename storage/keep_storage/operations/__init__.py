@@ -39,6 +39,7 @@ from keep_storage.operations.mutations import (
 )
 from keep_storage.operations.notices import AddDelivery, NoteDelivery, OpenNotice, SettleNotice
 from keep_storage.operations.operation import Done, Operation, OperationOutcome, OperationRefused, Together
+from keep_storage.operations.proposals import DecideProposal, ProposeScript
 from keep_storage.operations.runs import (
     CommitConsumer,
     CommitJob,
@@ -93,6 +94,7 @@ __all__ = [
     "CreateRun",
     "CreateSession",
     "CreateWorkflow",
+    "DecideProposal",
     "Done",
     "ExitMaintenanceMode",
     "FailMutation",
@@ -112,6 +114,7 @@ __all__ = [
     "OperationOutcome",
     "OperationRefused",
     "PauseWorkflow",
+    "ProposeScript",
     "Publish",
     "PublishEvents",
     "RecoverCrashedRuns",

@@ -192,6 +192,11 @@ JOIN reservations h ON h.run = r.number
 JOIN events e ON e.seq = h.event
 WHERE m.status = 'applied' AND m.item_id IS NULL AND e.status NOT IN ('reserved', 'consumed');
 
+-- name: accepted_proposal_ran (deep)
+-- A proposal is accepted only as a version of its workflow that was activated.
+SELECT p.id, p.version_id FROM proposals p LEFT JOIN script_versions v ON v.id = p.version_id
+WHERE p.status = 'accepted' AND (v.activated_at IS NULL OR v.workflow_id IS DISTINCT FROM p.workflow_id);
+
 -- name: one_effect_for_one_event (deep)
 -- An event is behind at most one applied mutation, in all runs that held it.
 SELECT h.event FROM mutations m JOIN runs r ON r.id = m.run_id JOIN reservations h ON h.run = r.number

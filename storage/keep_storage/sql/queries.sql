@@ -882,6 +882,61 @@ SELECT * FROM workflows WHERE maintenance = 1 AND (id = :workflow_id OR :everywh
     AND NOT EXISTS (SELECT 1 FROM maintenance_tasks t WHERE t.workflow_id = workflows.id AND t.status = 'open')
 ORDER BY id;
 
+-- name: insert_proposal
+-- A script that was proposed; nothing if the id is taken.
+INSERT INTO proposals
+    (id, workflow_id, base_version_id, name, source, note, proposed_by, status, proposed_at, expires_at)
+VALUES (:id, :workflow_id, :base_version_id, :name, :source, :note, :proposed_by, :status, :proposed_at, :expires_at)
+ON CONFLICT (id) DO NOTHING RETURNING id;
+
+-- name: proposal_by_id
+-- One proposal.
+SELECT * FROM proposals WHERE id = :id;
+
+-- name: open_proposal_of_workflow
+-- The open proposal for a workflow.
+SELECT * FROM proposals WHERE workflow_id = :workflow_id AND status = 'open';
+
+-- name: open_proposal_of_name
+-- The open proposal for a new workflow of this name.
+SELECT * FROM proposals WHERE name = :name AND workflow_id IS NULL AND status = 'open';
+
+-- name: rejected_proposal
+-- The newest proposal of exactly this script that a person rejected.
+SELECT * FROM proposals WHERE name = :name AND status = 'rejected' AND source = :source
+    AND workflow_id IS NOT DISTINCT FROM :workflow_id ORDER BY id DESC LIMIT 1;
+
+-- name: count_open_proposals
+-- How many proposals wait, without the one that is replaced.
+SELECT COUNT(*) FROM proposals WHERE status = 'open' AND expires_at > :now AND id <> :replaced;
+
+-- name: count_new_proposals
+-- How many proposals were made since a time.
+SELECT COUNT(*) FROM proposals WHERE proposed_at > :since;
+
+-- name: expire_proposals
+-- Proposals that nobody decided about in time.
+UPDATE proposals SET status = 'expired', source = '', decided_at = :now WHERE status = 'open' AND expires_at <= :now;
+
+-- name: decide_proposal
+-- What became of a proposal.
+UPDATE proposals SET
+    status = :status, source = :source, workflow_id = :workflow_id, decided_at = :decided_at, decided_by = :decided_by,
+    reason = :reason, version_id = :version_id
+WHERE id = :id;
+
+-- name: open_proposals
+-- The proposals that wait, oldest first.
+SELECT * FROM proposals WHERE status = 'open' AND expires_at > :now ORDER BY expires_at, id LIMIT :limit;
+
+-- name: proposals_between
+-- The ids that begin with a text.
+SELECT id FROM proposals WHERE id >= :first AND id <= :last ORDER BY id LIMIT :limit;
+
+-- name: all_proposals
+-- Proposals, newest first.
+SELECT * FROM proposals WHERE id < :before ORDER BY id DESC LIMIT :limit;
+
 -- name: insert_notice
 -- A matter needs a person, and sinks are told.
 INSERT INTO notices (id, workflow_id, kind, about, run_id, call, words, can_do, opened_at)
