@@ -14,6 +14,9 @@ import keep_sandbox
 import keep_storage
 from keep_actors import sandbox_pool
 from tests.docs.pages import ROOT
+from tests.services.chat import model as chat_model
+from tests.services.openapi import shop as openapi_shop
+from tests.services.openapi.serving import served
 
 
 class Page:
@@ -83,6 +86,20 @@ def _secret(page: Page) -> None:
     page.patch.setenv("KEEP_SECRET", "whsec_aHVzaC0wMTIzNDU2Nzg5YWJjZGVmMDEyMw==")
 
 
+def _shop(page: Page) -> None:
+    """A shop on FastAPI, with its document in the folder of the page."""
+    app = openapi_shop.shop(page.folder / "orders.jsonl")
+    openapi_shop.write_document(app, page.folder / "openapi.json")
+    page.names |= {"PORT": page.undo.enter_context(served(app)), "SHOP_KEY": openapi_shop.API_KEY}
+    page.patch.setenv("SHOP_KEY", openapi_shop.API_KEY)
+
+
+def _model(page: Page) -> None:
+    """An endpoint with a model that calls every mail an invoice."""
+    model = chat_model.Model(otherwise='{"kind": "invoice"}')
+    page.names |= {"PORT": page.undo.enter_context(served(model.app)), "MODEL_KEY": chat_model.API_KEY}
+
+
 SETUPS: dict[str, Callable[[Page], None]] = {
     "the orders of docs/runtime.md": _orders,
     "keep is open": _keep,
@@ -90,6 +107,8 @@ SETUPS: dict[str, Callable[[Page], None]] = {
     "a sandbox and a script": _sandbox,
     "a file that is in use": _used,
     "a secret in the environment": _secret,
+    "a shop with an OpenAPI document": _shop,
+    "a language model": _model,
 }
 
 MODULES = {"testing.md": "docs_testing.py"}

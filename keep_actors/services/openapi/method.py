@@ -26,6 +26,7 @@ from keep_actors.text.visible import quoted
 
 DESCRIPTION_CHARS_MAX: Final = 400
 PARAMETER_CHARS_MAX: Final = 160
+PARAMETERS_SHOWN_MAX: Final = 30
 _WORDS: Final = re.compile(r"[^A-Za-z0-9]+")
 _BODY: Final = "body"
 
@@ -160,14 +161,14 @@ def _kind(found: DocumentedOperation, rules: OpenApiRules) -> OpenApiAnswer:
 
 def _description(found: DocumentedOperation, placed: list[Placed]) -> str:
     """Its words for models and people: the words of the document are quoted, and so cannot pass for ours."""
-    lines = [f"{found.verb} {shown(found.path)[1:-1]}."]
+    first = f"{found.verb} {shown(found.path)[1:-1]}."
     if found.description.strip():
-        lines.append(f"The service says: {_quoted(found.description, DESCRIPTION_CHARS_MAX)}.")
-    for each in placed:
-        if each.field.description.strip():
-            said = _quoted(each.field.description, PARAMETER_CHARS_MAX)
-            lines.append(f"The service says of `{each.field.spelled}`: {said}.")
-    return "\n".join(lines)
+        first += f" The service says: {_quoted(found.description, DESCRIPTION_CHARS_MAX)}"
+    said = [each.field for each in placed if each.field.description.strip()]
+    described = [
+        f"{each.spelled}: {_quoted(each.description, PARAMETER_CHARS_MAX)}" for each in said[:PARAMETERS_SHOWN_MAX]
+    ]
+    return "\n".join([first, *([f"The service says of parameters: {', '.join(described)}"] if described else [])])
 
 
 def _quoted(text: str, most: int) -> str:

@@ -58,9 +58,10 @@ ANSWERS: dict[str, Callable[[], Response]] = {
 
 
 class Model:
-    """The endpoint. `asked` are the bodies of all requests."""
+    """The endpoint. `asked` are the bodies of all requests, `otherwise` what it says if nothing is wrong."""
 
-    def __init__(self) -> None:
+    def __init__(self, otherwise: str = "") -> None:
+        self.otherwise = otherwise
         self.asked: list[dict[str, Any]] = []
         self.keys: set[str] = set()
         self.held = threading.Event()
@@ -83,4 +84,4 @@ class Model:
             self.arrived.set()
             await anyio.to_thread.run_sync(self.held.wait, 10)
         made = ANSWERS.get(word)
-        return made() if made is not None else said(f"answer {len(self.asked)} to {word}")
+        return made() if made is not None else said(self.otherwise or f"answer {len(self.asked)} to {word}")

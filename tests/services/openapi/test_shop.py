@@ -131,8 +131,8 @@ def test_editors_and_models_see_the_types_of_the_document(document: Path) -> Non
     assert "createOrder(params: { customer: string; lines: types." in types
     assert '"phone"' in types
     prompt = writing_prompt(catalog)
-    assert 'POST /orders. The service says: "Place an order.".' in prompt
-    assert 'The service says of `status`: "Any of these.".' in prompt
+    assert 'POST /orders. The service says: "Place an order."' in prompt
+    assert 'The service says of parameters: status: "Any of these."' in prompt
 
 
 def test_the_body_is_one_parameter_unless_it_is_spread(document: Path) -> None:
