@@ -12,10 +12,11 @@ from keep_actors.connectors.offered import Offered, Param
 from keep_actors.kernel.blocking import Blocking
 from keep_actors.services.files import changes
 from keep_actors.services.files.folder import hash_of
+from keep_actors.services.files.notes import FileNote, noted_by, write_note
 from keep_actors.services.files.paths import Reach
-from keep_actors.services.files.replacement import Edit, Evidence, FilePlace, lay, look, mark_of, replace
+from keep_actors.services.files.replacement import Edit, Evidence, FilePlace, lay, look, replace
 from keep_actors.services.files.settings import FilesSettings
-from keep_actors.services.files.values import AppendedText, ChangedPath, FileNote, WrittenFile
+from keep_actors.services.files.values import AppendedText, ChangedPath, WrittenFile
 
 _BEHIND: Final = "this call wrote the file, but it has another content now, or is gone; a person has to look"
 _HINT: Final = "Look at the file in the folder of the connector."
@@ -129,43 +130,43 @@ class FileMutations:
         """Remove a file."""
         target = self._reach.file(path)
         seen = await self._threads.run(changes.see, self._settings, target, expected_hash)
-        await _note(call, FileNote(seen=seen))
+        await write_note(call, FileNote(seen=seen))
         return await self._threads.run(changes.delete, self._settings, target, seen, call)
 
     async def find_deleted(self, _: Connector, call: MutationCall) -> FileVerdict:
         """Tell if the file of a call is gone."""
-        seen = _noted(call).seen
-        if seen is None:
+        note = noted_by(call)
+        if note is None or note.seen is None:
             return NotApplied()
         target = self._reach.file(call.params["path"])
-        return await self._threads.run(changes.find_deleted, self._settings, target, seen)
+        return await self._threads.run(changes.find_deleted, self._settings, target, note.seen)
 
     async def move(self, _: Connector, path: str, to: str, call: MutationCall) -> ChangedPath:
         """Rename a file."""
         source, target = self._reach.file(path), self._reach.file(to)
         await self._threads.run(changes.see_free, self._settings, target)
         seen = await self._threads.run(changes.see, self._settings, source, "")
-        await _note(call, FileNote(seen=seen))
+        await write_note(call, FileNote(seen=seen))
         return await self._threads.run(changes.move, self._settings, source, target, seen, call)
 
     async def find_moved(self, _: Connector, call: MutationCall) -> FileVerdict:
         """Tell which name the file of a call has."""
-        seen = _noted(call).seen
-        if seen is None:
+        note = noted_by(call)
+        if note is None or note.seen is None:
             return NotApplied()
         source, target = self._reach.file(call.params["path"]), self._reach.file(call.params["to"])
-        return await self._threads.run(changes.find_moved, self._settings, source, target, seen)
+        return await self._threads.run(changes.find_moved, self._settings, source, target, note.seen)
 
     async def make_folder(self, _: Connector, path: str, call: MutationCall) -> ChangedPath:
         """Make one folder."""
         target = self._reach.named_folder(path)
         await self._threads.run(changes.see_folder, self._settings, target)
-        await _note(call, FileNote(mark=path))
+        await write_note(call, FileNote())
         return await self._threads.run(changes.make_folder, self._settings, target, call)
 
     async def find_folder(self, _: Connector, call: MutationCall) -> FileVerdict:
         """Tell if the folder of a call is there."""
-        if not _noted(call).mark:
+        if noted_by(call) is None:
             return NotApplied()
         target = self._reach.named_folder(call.params["path"])
         return await self._threads.run(changes.find_folder, self._settings, target)
@@ -175,15 +176,15 @@ class FileMutations:
         return FilePlace(settings.root, self._reach.file(path), settings.bytes_max, settings.hard_links)
 
     async def _replace(self, place: FilePlace, call: MutationCall, edit: Edit, *, needs_content: bool) -> None:
-        await self._threads.run(lay, place, call)
-        await _note(call, FileNote(mark=mark_of(call)))
+        await write_note(call, await self._threads.run(lay, place, call))
         await self._threads.run(replace, place, call, edit, needs_content)
 
     async def _look(self, call: MutationCall) -> bytes | NotApplied | None:
         """The content that is there now, if the call put its own there."""
-        if not _noted(call).mark:
-            return NotApplied()  # the note is durable before anything is sent
-        evidence, content = await self._threads.run(look, self._place(call.params["path"]), call)
+        note = noted_by(call)
+        if note is None:
+            return NotApplied()  # it is durable before anything is sent
+        evidence, content = await self._threads.run(look, self._place(call.params["path"]), note)
         return NotApplied() if evidence is Evidence.WAITS else content
 
 
@@ -219,11 +220,3 @@ def _decoded(encoded: str) -> bytes:
         return base64.b64decode(encoded, validate=True)
     except (binascii.Error, ValueError):
         raise InvalidCall("`base64` is not base64") from None
-
-
-async def _note(call: MutationCall, note: FileNote) -> None:
-    await call.note(msgspec.json.encode(note).decode())
-
-
-def _noted(call: MutationCall) -> FileNote:
-    return msgspec.json.decode(call.noted, type=FileNote) if call.noted else FileNote()

@@ -5,7 +5,8 @@
 3. `replace` writes the new content into it, under the lock of the folder, and moves it to the place of the target in
    one step. Nothing else ever removes it once the call was sent.
 
-So after a crash there is evidence: while the file of ours is there, nothing has happened; once it is gone, it has.
+So after a crash there is evidence: while the file of ours is there, or the target is the one that was there before,
+nothing has happened; else it has.
 """
 
 import hashlib
@@ -27,6 +28,7 @@ from keep_actors.services.files.folder import (
 )
 from keep_actors.services.files.lock import locked_folder
 from keep_actors.services.files.meanings import effect, in_words
+from keep_actors.services.files.notes import FileNote
 from keep_actors.services.files.paths import OWN, FilePath
 
 _EARLIER_MAX: Final = 100
@@ -47,7 +49,7 @@ class Evidence(Enum):
     """The state of the file of ours that a call has laid."""
 
     WAITS = auto()
-    """It is there: the call did nothing, and no longer can."""
+    """It is there, or its target is as it was: the call did nothing, and no longer can."""
     GONE = auto()
     """It is in the place of the target, or was."""
 
@@ -56,21 +58,25 @@ Edit = Callable[[bytes | None], bytes]
 """The new content for the old one; None: there is no file. May raise any `ConnectorError`."""
 
 
-def mark_of(call: MutationCall, attempt: int | None = None) -> str:
+def _mark_of(call: MutationCall, attempt: int) -> str:
     """The name of the file that an attempt of a call lays beside its target."""
     digest = hashlib.sha256(call.idempotency_key.encode()).hexdigest()[:32]
-    return f"{OWN}{digest}-{call.attempt if attempt is None else attempt}"
+    return f"{OWN}{digest}-{attempt}"
 
 
-def lay(place: FilePlace, call: MutationCall) -> None:
+def lay(place: FilePlace, call: MutationCall) -> FileNote:
     """Make the empty file of a call, durably. Those of its earlier attempts can no longer be used, and are removed."""
     with in_words(str(place.path), call), locked_folder(place.root, place.path.folder) as folder:
         for attempt in range(max(1, call.attempt - _EARLIER_MAX), call.attempt + 1):
-            folder.remove(mark_of(call, attempt))
-        descriptor = os.open(mark_of(call), _WRITE | os.O_CREAT | os.O_EXCL, 0o666, dir_fd=folder.descriptor)
+            folder.remove(_mark_of(call, attempt))
+        descriptor = os.open(
+            _mark_of(call, call.attempt), _WRITE | os.O_CREAT | os.O_EXCL, 0o666, dir_fd=folder.descriptor
+        )
         with os.fdopen(descriptor, "wb") as laid:
             os.fsync(laid.fileno())
         folder.sync()
+        found = folder.find(place.path.name)
+        return FileNote(_mark_of(call, call.attempt), None if found is None else SeenFile.of(found))
 
 
 def replace(place: FilePlace, call: MutationCall, edit: Edit, needs_content: bool = True) -> bytes:
@@ -80,28 +86,31 @@ def replace(place: FilePlace, call: MutationCall, edit: Edit, needs_content: boo
         stack.enter_context(in_words(str(place.path), call))
         folder = stack.enter_context(locked_folder(place.root, place.path.folder))
         undo = stack.enter_context(ExitStack())
-        undo.callback(folder.remove, mark_of(call))
+        undo.callback(folder.remove, _mark_of(call, call.attempt))
         old, content = _now(place, folder, needs_content)
         new = edit(content)
         if len(new) > place.bytes_max:
             raise PreconditionFailed(f"{place.path} would have {len(new):,} bytes; at most {place.bytes_max:,} may be")
-        _fill(folder, mark_of(call), new, folder.find(name))
+        _fill(folder, _mark_of(call, call.attempt), new, folder.find(name))
         if _now(place, folder, needs_content)[0] != old:
             raise Transient(f"{place.path} was changed by another at the same time")
-        call.sending()
+        # If the host no longer waits, the file of ours stays: it shows that nothing was sent.
         undo.pop_all()
+        call.sending()
         with effect(str(place.path)):
-            _put(folder, mark_of(call), name, is_new=old is None)
+            _put(folder, _mark_of(call, call.attempt), name, is_new=old is None)
         folder.sync()
     return new
 
 
-def look(place: FilePlace, call: MutationCall) -> tuple[Evidence, bytes | None]:
-    """The evidence of a call that noted its file, and the content that is there now. Raises `ConnectorError`."""
-    name, mark = place.path.name, mark_of(call)
+def look(place: FilePlace, note: FileNote) -> tuple[Evidence, bytes | None]:
+    """The evidence of a call that made a note, and the content that is there now. Raises `ConnectorError`."""
+    name, mark = place.path.name, note.mark
     with in_words(str(place.path)), locked_folder(place.root, place.path.folder, make=False) as folder:
         laid, target = folder.find(mark), folder.find(name)
         if laid is not None and (target is None or not os.path.samestat(laid, target)):
+            return Evidence.WAITS, None
+        if target is not None and SeenFile.of(target) == note.seen:
             return Evidence.WAITS, None
         if laid is not None:
             folder.remove(mark)  # it got its place, but kept its first name

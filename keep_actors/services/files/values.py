@@ -4,8 +4,6 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-from keep_actors.services.files.folder import SeenFile
-
 EntryKind: TypeAlias = Literal["file", "folder"]
 FileEncoding: TypeAlias = Literal["text", "base64"]
 
@@ -72,12 +70,3 @@ class ChangedPath(msgspec.Struct, frozen=True, rename="camel"):
     """A file that was deleted or moved, or a folder that was made: where it is or was."""
 
     path: str
-
-
-class FileNote(msgspec.Struct, frozen=True):
-    """The note of a call, for its `reconcile`."""
-
-    mark: str = ""
-    """The name of its own file beside the target."""
-    seen: SeenFile | None = None
-    """The file that it is about, before."""
