@@ -8,24 +8,23 @@ from urllib.parse import quote
 import msgspec
 
 from keep_actors.connectors import InvalidCall
-from keep_actors.services.service import SettingsError
 
 _PLACE: Final = re.compile(r"\{([^{}]*)\}")
 _LITERAL: Final = re.compile(r"[A-Za-z0-9\-._~!$&'()*+,;=:@/%]*")
 _DOTS: Final = frozenset({".", ".."})
 
 
-def places_in(template: str, where: str) -> list[str]:
-    """The names in braces of a path. Raises `SettingsError` for a path that could mean another place."""
+def places_in(template: str) -> list[str]:
+    """The names in braces of a path. Raises `ValueError` for a path that could mean another place."""
     plain = _PLACE.sub("", template)
     if not template.startswith("/") or template.startswith("//") or not _LITERAL.fullmatch(plain):
         what = f"{template!r} is no path; write /orders/{{orderId}}, without a query, and with other characters as %XX"
-        raise SettingsError(where, what)
+        raise ValueError(what)
     if _DOTS & set(template.split("/")) or "%2e" in template.lower():
-        raise SettingsError(where, f"{template!r} has . or .. in it; write the path that is meant")
+        raise ValueError(f"{template!r} has . or .. in it; write the path that is meant")
     places = _PLACE.findall(template)
     if len(set(places)) < len(places) or not all(places):
-        raise SettingsError(where, f"{template!r} has an empty or repeated name in braces; give each another")
+        raise ValueError(f"{template!r} has an empty or repeated name in braces; give each another")
     return places
 
 

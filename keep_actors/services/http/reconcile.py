@@ -15,7 +15,7 @@ from keep_actors.services.http.endpoint import HttpEndpoint
 from keep_actors.services.http.operation import Operation
 from keep_actors.services.http.outcomes import Meaning, Request, meaning_of_status, retry_after_ms, said
 from keep_actors.services.http.request import built
-from keep_actors.services.http.settings import HttpReconcile, duration_ms
+from keep_actors.services.http.settings import HttpReconcile, read_duration_ms
 from keep_actors.services.http.verdict import State, verdict_of
 from keep_actors.services.json_schema import to_wire
 
@@ -76,7 +76,7 @@ class Repeating:
     def __init__(self, operation: Operation, endpoint: HttpEndpoint) -> None:
         self._operation = operation
         self._endpoint = endpoint
-        lifetime_ms = duration_ms(operation.rules.key_lifetime, "key_lifetime")
+        lifetime_ms = read_duration_ms(operation.rules.key_lifetime)
         self._usable_ms = lifetime_ms - max(lifetime_ms // 10, MARGIN_MS_MIN)
 
     async def reconcile(self, _: object, call: MutationCall) -> Verdict:

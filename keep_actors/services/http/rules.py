@@ -8,7 +8,7 @@ from keep_actors.services.http.address import places_in
 from keep_actors.services.http.endpoint import CREDENTIAL_HEADERS, OWN_HEADERS, HttpEndpoint
 from keep_actors.services.http.operation import READING, Operation, Place
 from keep_actors.services.http.reconcile import KEY, MARGIN_MS_MIN
-from keep_actors.services.http.settings import HttpReconcile, Plain, duration_ms
+from keep_actors.services.http.settings import HttpReconcile, Plain, read_duration_ms
 from keep_actors.services.service import SettingsError
 
 METHODS: Final = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
@@ -35,7 +35,11 @@ def _method(operation: Operation, _: HttpEndpoint) -> Iterator[Problem]:
 
 def _places(operation: Operation, _: HttpEndpoint) -> Iterator[Problem]:
     in_path = [each.field for each in operation.parameters if each.place is Place.PATH]
-    named = places_in(operation.path, "path")
+    try:
+        named = places_in(operation.path)
+    except ValueError as error:
+        yield "path", str(error)
+        return
     if missing := sorted(set(named) - {each.wire for each in in_path}):
         yield "parameters", f'has no type for {missing[0]!r} of the path; write {missing[0]} = "string"'
     if idle := sorted({each.wire for each in in_path} - set(named)):
@@ -115,14 +119,22 @@ def _key(operation: Operation, _: HttpEndpoint) -> Iterator[Problem]:
             yield setting, f"{path!r} is a parameter of scripts; remove it from the body"
     if rules.key_path and rules.key_path == rules.reference_path:
         yield "reference_path", "is the key_path; leave one out"
-    if rules.key_lifetime and duration_ms(rules.key_lifetime, "key_lifetime") < LIFETIME_MS_MIN:
-        yield "key_lifetime", f"is too short to rely on; at least {LIFETIME_MS_MIN // 60_000}min is needed"
+    if rules.key_lifetime:
+        yield from _lifetime(rules.key_lifetime)
     if rules.replay and not rules.key_lifetime:
         yield "key_lifetime", 'is needed for replay: how long the service keeps a key, such as "24h"'
     if rules.replay and not (rules.key_header or rules.key_path):
         yield "replay", "needs a key; set key_header or key_path"
     if rules.replay and rules.reconcile is not None:
         yield "replay", "is not needed beside reconcile, which is asked instead; keep one"
+
+
+def _lifetime(text: str) -> Iterator[Problem]:
+    try:
+        if read_duration_ms(text) < LIFETIME_MS_MIN:
+            yield "key_lifetime", f"is too short to rely on; at least {LIFETIME_MS_MIN // 60_000}min is needed"
+    except ValueError as error:
+        yield "key_lifetime", str(error)
 
 
 def _reconcile(operation: Operation, _: HttpEndpoint) -> Iterator[Problem]:
@@ -144,7 +156,11 @@ def _reconcile(operation: Operation, _: HttpEndpoint) -> Iterator[Problem]:
 
 def _references(operation: Operation, look: HttpReconcile) -> Iterator[Problem]:
     spelled = {each.field.spelled for each in operation.parameters}
-    in_path = places_in(look.path, "reconcile.path") if look.path else []
+    try:
+        in_path = places_in(look.path) if look.path else []
+    except ValueError as error:
+        yield "reconcile.path", str(error)
+        return
     values: list[tuple[str, Plain]] = [("reconcile.path", f"${name}") for name in in_path]
     values += [("reconcile.query", value) for value in look.query.values()]
     values += [("reconcile.found", value) for value in look.found.values()]

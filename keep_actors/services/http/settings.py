@@ -1,7 +1,7 @@
 """Settings of a web service and of its calls, as `keep.toml` has them. Other kinds that speak HTTP derive from them."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias
 
@@ -40,7 +40,7 @@ class HttpEndpointSettings(ServiceSettings, frozen=True, kw_only=True):
     secret_headers: Mapping[str, Secret] = {}
     bearer: Secret | None = None
     basic: HttpBasic | None = None
-    allow: tuple[str, ...] = ()
+    allow: Sequence[str] = ()
     """Addresses as `host:port` that may be reached although they are not public."""
     ca_file: Path | None = None
     bytes_max: int = 1_000_000
@@ -127,7 +127,15 @@ class HttpSettings(HttpEndpointSettings, frozen=True, kw_only=True):
 
 def duration_ms(text: str, where: str) -> int:
     """Read `90s`, `30min`, `24h` or `7d`. Raises `SettingsError`."""
+    try:
+        return read_duration_ms(text)
+    except ValueError as error:
+        raise SettingsError(where, str(error)) from None
+
+
+def read_duration_ms(text: str) -> int:
+    """Read `90s`, `30min`, `24h` or `7d`. Raises `ValueError`."""
     found = _DURATION.fullmatch(text)
     if found is None:
-        raise SettingsError(where, f'is {text!r}; write a number and s, min, h or d, such as "24h"')
+        raise ValueError(f'is {text!r}; write a number and s, min, h or d, such as "24h"')
     return int(found[1]) * _UNITS_MS[found[2]]

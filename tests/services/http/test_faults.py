@@ -1,6 +1,7 @@
 """The outcome of a call whose service breaks off, falls silent, or answers nonsense: with real sockets."""
 
 import socket
+from typing import Any
 
 import pytest
 
@@ -12,7 +13,7 @@ from tests.services.servers.web import BROKEN, MISFITTING, UNUSABLE, Fault, Repl
 
 pytestmark = pytest.mark.anyio
 
-LIMITS = {"timeout_s": 0.2, "bytes_max": 100_000}
+LIMITS: dict[str, Any] = {"timeout_s": 0.2, "bytes_max": 100_000}
 TYPED = HttpCall(method="POST", path="/orders", body={"item": "string"}, result="object")
 
 

@@ -69,7 +69,7 @@ class Connection:
         self._buffer = b""
 
     def read(self) -> Received | None:
-        """The next request; None at the end."""
+        """The next whole request; None at the end."""
         while b"\r\n\r\n" not in self._buffer:
             if not self._more():
                 return None
@@ -78,8 +78,9 @@ class Connection:
         method, target, _ = first.split(" ", 2)
         headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
         length = int(headers.get("content-length", "0"))
-        while len(self._buffer) < length and self._more():
-            pass
+        while len(self._buffer) < length:
+            if not self._more():
+                return None
         body, self._buffer = self._buffer[:length], self._buffer[length:]
         request = Received(method, target, headers, body, self._number)
         self._received.append(request)
