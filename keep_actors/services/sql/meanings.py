@@ -25,7 +25,8 @@ NOT_CONNECTED: Final = "not connected"
 NOT_SIGNED_IN: Final = "not signed in"
 CONNECTION_LOST: Final = "connection lost"
 NOT_SUPPORTED: Final = "not supported"
-OURS: Final = (NOT_CONNECTED, NOT_SIGNED_IN, CONNECTION_LOST, NOT_SUPPORTED)
+NOT_TRUSTED: Final = "not trusted"
+OURS: Final = (NOT_CONNECTED, NOT_SIGNED_IN, CONNECTION_LOST, NOT_SUPPORTED, NOT_TRUSTED)
 """Codes of our own, for what has none."""
 
 MEANINGS: Final[Mapping[str, Raised]] = {
@@ -33,6 +34,7 @@ MEANINGS: Final[Mapping[str, Raised]] = {
     NOT_SIGNED_IN: AuthRequired,
     CONNECTION_LOST: Transient,
     NOT_SUPPORTED: ConnectorBug,
+    NOT_TRUSTED: ConnectorBug,
     # PostgreSQL: SQLSTATE, or its class.
     "08": Transient,
     "0A": ConnectorBug,

@@ -31,7 +31,7 @@ from keep_actors.services.sql.database import (
     TableFound,
 )
 from keep_actors.services.sql.leaving import Leaving
-from keep_actors.services.sql.meanings import CONNECTION_LOST, NOT_CONNECTED, NOT_SIGNED_IN, NOT_SUPPORTED
+from keep_actors.services.sql.meanings import CONNECTION_LOST, NOT_CONNECTED, NOT_SIGNED_IN, NOT_SUPPORTED, NOT_TRUSTED
 from keep_actors.services.sql.tables import quoted, sql_of
 
 _PARAMETERS: Final = frozenset(
@@ -41,8 +41,12 @@ _PARAMETERS: Final = frozenset(
     }
 )
 _LOOPBACK: Final = ("127.0.0.1", "::1", "localhost")
-_SIGNED_OUT: Final = ("authentication", "password", "pg_hba.conf", "role ")
-"""In the words of a server that refuses a user. It sends no code to a client that is not connected."""
+_REFUSALS: Final = (
+    *((part, NOT_SIGNED_IN) for part in ("authentication", "password", "pg_hba.conf", 'role "')),
+    ('database "', "3D000"),
+    ("certificate", NOT_TRUSTED),
+)
+"""Codes by a part of the words: libpq hands on no code to a client that is not connected."""
 _CANCEL_S: Final = 1.0
 _ROWS_AT_ONCE: Final = 20
 _NUMERIC_HEADER: Final = 4
@@ -188,8 +192,8 @@ class PostgresDatabase:
                 cursor_factory=RawCursor,
             )
         except psycopg.Error as error:
-            words = str(error).strip()
-            code = NOT_SIGNED_IN if any(each in words for each in _SIGNED_OUT) else NOT_CONNECTED
+            words = _first_line(error)
+            code = next((code for part, code in _REFUSALS if part in words), NOT_CONNECTED)
             raise SqlFault(code, f"PostgreSQL: {words}", is_answer=False) from None
         for name in ("json", "jsonb"):
             connection.adapters.register_loader(name, TextLoader)
@@ -275,11 +279,15 @@ def _translated() -> Iterator[None]:
         if error.sqlstate is None:
             is_lost = isinstance(error, (psycopg.OperationalError, psycopg.InterfaceError))
             code = CONNECTION_LOST if is_lost else NOT_SUPPORTED
-            raise SqlFault(code, f"PostgreSQL: {str(error).strip()}", is_answer=False) from None
+            raise SqlFault(code, f"PostgreSQL: {_first_line(error)}", is_answer=False) from None
         words = error.diag.message_primary or type(error).__name__
         raise SqlFault(
             error.sqlstate, f"PostgreSQL: {words}", is_answer=error.diag.severity_nonlocalized == "ERROR"
         ) from None
+
+
+def _first_line(error: psycopg.Error) -> str:
+    return str(error).strip().partition("\n")[0]
 
 
 def _column(shown: str, family: str, cast: str, modifier: int) -> ColumnFound:
