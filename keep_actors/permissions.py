@@ -129,6 +129,13 @@ def as_grant(grant: str | Grant) -> Grant:
     return Grant(grant) if isinstance(grant, str) else grant
 
 
+def grant_of(stored: StoredGrant) -> Grant:
+    """A grant as a person gave it."""
+    limits = msgspec.json.decode(stored.limits, type=GrantLimits)
+    policy: Literal["allow", "ask"] = "ask" if stored.policy is GrantPolicy.ASK else "allow"
+    return Grant(stored.permission, policy, limits.per_run, limits.per_day)
+
+
 _RISKS: Mapping[str, int] = {"low": 0, "medium": 1, "high": 2}
 
 

@@ -25,6 +25,8 @@ class Right(StrEnum):
     """Pause, run, stop and end workflows; publish and skip what they work on."""
     ANSWER = "answer"
     """Decide about recorded calls: may they be made, and did they happen."""
+    PROPOSE = "propose"
+    """Propose scripts, which run only if a person with the right to deploy accepts them."""
     DEPLOY = "deploy"
     """Choose the script that runs."""
     GRANT = "grant"

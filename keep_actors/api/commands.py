@@ -11,6 +11,10 @@ import msgspec
 from msgspec import Meta, field
 
 from keep_actors.api.command import Command, Right, StorageCommand
+from keep_actors.api.deployed import Deployed as Deployed
+from keep_actors.api.proposal_commands import AcceptProposal as AcceptProposal
+from keep_actors.api.proposal_commands import Propose as Propose
+from keep_actors.api.proposal_commands import RejectProposal as RejectProposal
 from keep_actors.api.verdicts import VERDICTS, Escalation, GivenVerdict, PersonVerdict
 from keep_actors.api.views import ApprovalQuestion
 from keep_actors.policy import Grant
@@ -40,15 +44,6 @@ _Drop = Annotated[
 ]
 _Move = Annotated[dict[str, str], Meta(description="Move the events of such a topic to one that the script declares.")]
 _Version = Annotated[int | None, Meta(description="The version that you saw: refused if it has changed since.")]
-
-
-class Deployed(msgspec.Struct, frozen=True):
-    """The version of a workflow that runs now."""
-
-    workflow_id: str
-    name: str
-    version: str
-    """`major.minor`."""
 
 
 class Answered(msgspec.Struct, frozen=True):
@@ -381,4 +376,4 @@ COMMANDS: Final[tuple[type[Command[Any]], ...]] = tuple(
     for each in globals().values()
     if isinstance(each, type) and issubclass(each, Command) and not each.__subclasses__()
 )
-"""Every declaration above: the closed table that the control socket and its tests go by."""
+"""Every declaration above, and those about proposals: the closed table that the control socket and its tests go by."""

@@ -4,38 +4,32 @@ Workflows are named by their id or by the name that their script declares. A ref
 with a reason, and changes nothing.
 """
 
-from collections.abc import Iterable, Mapping
 from typing import TypeVar
 
-import anyio
 import msgspec
 from anyio.lowlevel import checkpoint
 from msgspec.structs import replace
 
-from keep_actors import permissions
 from keep_actors.api import commands
 from keep_actors.api.command import Command
-from keep_actors.api.commands import Deployed, MutationChange
+from keep_actors.api.commands import MutationChange
 from keep_actors.api.expected import checked_result
-from keep_actors.api.keep_answers import KeepAnswers
+from keep_actors.api.keep_deploys import KeepDeploys
 from keep_actors.api.verdicts import PersonVerdict
-from keep_actors.authoring import admission
-from keep_actors.authoring.admission import version_number
 from keep_actors.host.host import Host
 from keep_actors.kernel import Clock, Directory
 from keep_actors.kernel.signal import Signal
-from keep_actors.permissions import Accepted, Grant, Needed
-from keep_actors.workflow.messages import Activate, Deploy, Do, Message, Stop
-from keep_sandbox.names import unfit_name
+from keep_actors.permissions import Accepted
+from keep_actors.workflow.messages import Do, Message, Stop
 from keep_storage import reads
 from keep_storage.errors import Reason, Rejected
-from keep_storage.model import Event, Mutation, ScriptVersion, Workflow
+from keep_storage.model import Event, Mutation, Workflow
 from keep_storage.operations import Publish, PublishEvents
 
 T = TypeVar("T")
 
 
-class Keep(KeepAnswers):
+class Keep(KeepDeploys):
     """A running runtime. Made by `keep_actors.open`."""
 
     def __init__(
@@ -46,10 +40,8 @@ class Keep(KeepAnswers):
         committed: Signal,
         accepted: Accepted,
     ) -> None:
-        super().__init__(host, directory, committed)
+        super().__init__(host, directory, committed, accepted)
         self._clock = clock
-        self._accepted: Accepted = accepted
-        self._naming = anyio.Lock()
 
     async def do(self, command: Command[T]) -> T:
         """Carry out a declared command: the method here that has its name, with its fields.
@@ -64,102 +56,6 @@ class Keep(KeepAnswers):
         return answer
 
     # Actions.
-
-    async def deploy(
-        self,
-        source: str,
-        *,
-        workflow: str | None = None,
-        new: bool | None = None,
-        author: str = "",
-        owner: str | None = None,
-        grants: Iterable[str | Grant] | Accepted | None = None,
-        timezone: str | None = None,
-        major: bool = False,
-        start: bool = True,
-        drop: Iterable[str] = (),
-        move: Mapping[str, str] | None = None,
-        by: str = "",
-    ) -> Deployed:
-        """Check a script and make it the one that runs. Waits for the active run, if there is one.
-
-        The first script with a name makes a new workflow, version 1.0, and starts it unless `start` is false. A changed
-        script becomes the next minor version (the next major one with `major`) of the `workflow` that is named, by id
-        or by name: the name inside of a script is its author's word, and replaces nothing. The script that runs, once
-        more, is no new version and needs no `workflow`. `new` says whether there may be one already: true, it is
-        refused if there is; false, if there is not.
-
-        `author` is whose words these are, as you know it; a script by another author than the newest version's is a new
-        major version. `owner` is the tenant to whom the workflow belongs, as you know it: only workflows of one owner
-        share a sandbox process. A new workflow without one belongs to `""`, which is an owner like any other; a later
-        deploy that names no owner keeps it, and one that names the workflow and another owner hands it over.
-
-        Events and states stay. Whatever is deployed ends the maintenance of its workflow: it is tried again.
-        What has an interval runs at once if it is new or changed, what has cron at its next time; `timezone` is that of
-        cron schedules: UTC at first, then what it was. `grants` are the permissions it is given (`"declared"`: those
-        that it names, `"all"`: every one there is); a minor version keeps those of its major one.
-
-        Events that wait in a topic that the script does not declare any more are skipped if it is in `drop`, or go to
-        another topic with `move` (`{"old": "new"}`).
-
-        Raises `DeployRefused` with every problem, `PermissionsNeeded` with the list to accept, or `EventsWouldWait`
-        with the topics to drop or to move; then nothing changed.
-
-        ```python
-        deployed = await keep.deploy(Path("mail_to_sheets.js").read_text(), grants=["gmail.search", "sheets.appendRow"])
-        print(deployed.workflow_id, deployed.version)
-        ```
-        """
-        if author and (why := unfit_name(author)):
-            raise ValueError(f"the author {author!a} {why}")
-        if owner and (why := unfit_name(owner)):
-            raise ValueError(f"the owner {owner!a} {why}")
-        host = self._host
-        kinds, zone = host.catalog.kinds(), timezone or "UTC"
-        script = await admission.inspected(host.pool, source, kinds, zone, host.policy_of, host.time.now())
-        name, declared = script.name, script.declared()
-        needed = permissions.needed(declared.uses, host.catalog)
-        accepted = self._accepted if grants is None else grants
-        named = [] if isinstance(accepted, str) else [permissions.as_grant(each) for each in accepted]
-        permissions.check_known(named, host.catalog)
-        message = Deploy(
-            source,
-            declared,
-            is_meant=workflow is not None,
-            author=author,
-            owner=owner,
-            needed=needed,
-            grants=named,
-            accepted=self._accepts(accepted, needed),
-            timezone=timezone,
-            is_major=major,
-            start=start,
-            by=by,
-            drop=tuple(drop),
-            move=tuple((move or {}).items()),
-        )
-        workflow_id, version = await self._hand_over(workflow, new, name, message)
-        return Deployed(workflow_id, name, f"{version.major}.{version.minor}")
-
-    async def rollback(
-        self,
-        workflow: str,
-        version: str,
-        *,
-        drop: Iterable[str] = (),
-        move: Mapping[str, str] | None = None,
-        by: str = "",
-    ) -> Deployed:
-        """Make an earlier version of the script run again. Events and states stay; pending events continue with it.
-
-        `drop` and `move` are as for `deploy`. Raises `EventsWouldWait` with the topics to drop or to move.
-
-        ```python
-        await keep.rollback("mail to sheets", "1.0", by="alice")
-        ```
-        """
-        activate = Activate(version_number(version), by, tuple(drop), tuple((move or {}).items()))
-        return await self._activate(workflow, activate)
 
     async def pause(self, workflow: str, *, by: str = "") -> Workflow:
         """Start no more runs, and make no more calls: a call that is on its way finishes, and its run stops
@@ -343,43 +239,3 @@ class Keep(KeepAnswers):
             text = checked_result(self._host.catalog.get(call), call, command.result)
             command = replace(command, result=msgspec.Raw(text.encode()))
         return await self._directory.ask(found.workflow_id, Do(command.operation(self._host.time.now())))
-
-    def _accepts(self, accepted: object, needed: list[Needed]) -> list[str]:
-        """The permissions that are granted without being named one by one."""
-        match accepted:
-            case "declared":
-                return [each.permission for each in needed]
-            case "all":
-                return sorted({method.permission for method in self._host.catalog.methods.values()})
-            case _:
-                return []
-
-    async def _hand_over(
-        self, workflow: str | None, new: bool | None, name: str, message: Deploy
-    ) -> tuple[str, ScriptVersion]:
-        """Give the script to its workflow's actor. Of two with one new name, the second finds the first's."""
-        async with self._naming:
-            if (known := await self._meant(workflow, new, name)) is None:
-                if workflow is None and self._host.has_own_policy(name):
-                    raise admission.has_settings(name)
-                workflow_id = self._host.ids.new("wf")
-                return workflow_id, await self._directory.ask(workflow_id, message)
-        return known.id, await self._directory.ask(known.id, message)
-
-    async def _meant(self, workflow: str | None, new: bool | None, name: str) -> Workflow | None:
-        """The workflow that a script is for; None: a new one. Raises `DeployRefused` or `Rejected`."""
-        if new and workflow not in (None, name):
-            raise admission.other_name(name, workflow or "")
-        if workflow is None or new:
-            known = await self._host.reading.read(lambda q: reads.workflow_by_name(q, name))
-        elif workflow == name and new is None:
-            known = await self._look_for(workflow)
-        else:
-            known = await self._find(workflow)
-        if known is None and new is False:
-            raise Rejected(Reason.WORKFLOW_NOT_FOUND, f"There is no workflow {name!r}.")
-        if known is not None and new:
-            raise admission.not_new(known)
-        if known is not None and known.name != name:
-            raise admission.other_name(name, known.name)
-        return known

@@ -13,14 +13,16 @@ from keep_actors.run.missing import missing_methods
 from keep_actors.run.schedule import first_run_at
 from keep_actors.workflow.messages import Activate, Deploy
 from keep_sandbox.declaration import Declaration, Scheduled
+from keep_storage.errors import Reason, Rejected
 from keep_storage.ids import Ids, Millis
-from keep_storage.model import HandlerKind, ScriptVersion, Workflow, WorkflowStatus
+from keep_storage.model import HandlerKind, ScriptProposal, ScriptVersion, Workflow, WorkflowStatus
 from keep_storage.model import StoredGrant as StoredGrant
 from keep_storage.operations import (
     ActivateScript,
     AddScriptVersion,
     ClearWorkflowError,
     CreateWorkflow,
+    DecideProposal,
     ExitMaintenanceMode,
     GrantPermission,
     HandlerSpec,
@@ -48,6 +50,8 @@ def operations_for(
     `PermissionsNeeded`.
     """
     workflow, active, latest = found.workflow, found.active, found.latest
+    if message.proposal is not None:
+        _was_made_from(message.proposal, active)
     by, declaration, source, author = message.by, message.declared.declaration, message.source, message.author
     writes: list[Operation[Any]] = []
     if workflow is None:
@@ -74,7 +78,16 @@ def operations_for(
     writes += (*after_activation(workflow, by), *permissions.errors_settled_by(grants))
     if message.start and (workflow is None or workflow.status in (WorkflowStatus.DRAFT, WorkflowStatus.READY)):
         writes.append(ResumeWorkflow(workflow_id, by))
+    if message.proposal is not None:
+        writes.append(DecideProposal(message.proposal.id, by, "", version_id))
     return version_id, tuple(writes)
+
+
+def _was_made_from(proposal: ScriptProposal, active: ScriptVersion | None) -> None:
+    """The person has seen the difference from the script that runs: another one must not be replaced unseen."""
+    if proposal.base_version_id != (active.id if active is not None else None):
+        words = f"Another script runs since {proposal.id!r} was proposed. Reject it, and have it made from that one."
+        raise Rejected(Reason.PROPOSAL_IS_OUTDATED, words)
 
 
 def activation(

@@ -9,7 +9,7 @@ from keep_actors.host.storage_actor import Apply
 from keep_actors.kernel import Question
 from keep_actors.permissions import Grant, Needed
 from keep_actors.script import StoredDeclaration
-from keep_storage.model import Mutation, ScriptVersion
+from keep_storage.model import Mutation, ScriptProposal, ScriptVersion
 from keep_storage.operations import Operation, Together
 
 T = TypeVar("T")
@@ -60,7 +60,7 @@ class Deploy(Question[ScriptVersion]):
 
     `is_meant`: the caller has named the workflow, and not only the script. Without an `owner` the workflow keeps its
     own. `grants` are given with it, and `accepted` are permissions that are granted unless they are already. `drop` and
-    `move` say what becomes of the events of topics that it does not declare.
+    `move` say what becomes of the events of topics that it does not declare. `proposal` is what a person accepts by it.
     """
 
     def __init__(
@@ -80,6 +80,7 @@ class Deploy(Question[ScriptVersion]):
         by: str,
         drop: tuple[str, ...] = (),
         move: tuple[tuple[str, str], ...] = (),
+        proposal: ScriptProposal | None = None,
     ) -> None:
         self.source = source
         self.declared = declared
@@ -95,6 +96,7 @@ class Deploy(Question[ScriptVersion]):
         self.by = by
         self.drop = drop
         self.move = move
+        self.proposal = proposal
 
 
 class Activate(Question[ScriptVersion]):
