@@ -39,7 +39,7 @@ class ChosenConnectors(NamedTuple):
         try:
             installed = discover() if self.discovered else []
             if self.specs or self.configurations:
-                _import_from_here_last()
+                import_from_here_last()
             configured = [each for path in self.configurations for each in load_configuration(path)]
             return [each for spec in self.specs for each in load(spec)] + configured + installed
         except (ConnectorLoadError, ConnectorDefinitionError, ConfigurationError) as error:
@@ -81,7 +81,7 @@ def script_file(**more: Any) -> Any:
     return click.Path(exists=True, dir_okay=False, path_type=Path, **more)
 
 
-def _import_from_here_last() -> None:
+def import_from_here_last() -> None:
     """Let a name be one of a module of the current folder. Behind everything that is installed: an `asyncio.py`
     in a folder of downloads is not executed when a person checks a script there."""
     here = str(Path.cwd())

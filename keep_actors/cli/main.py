@@ -16,6 +16,7 @@ _MODULES = {
     "approvals": "approve grant reject",
     "attention": "attention",
     "authoring": "check prompt types",
+    "certify": "certify",
     "connectors": "connector connectors",
     "demo": "demo",
     "dry_run": "dry-run",

@@ -23,7 +23,7 @@ DOCS = (Path(__file__).parents[2] / "docs" / "cli.md").read_text("utf-8")
 CONTEXT = click.Context(main)
 
 NO_JSON = {"connector", "repair", "types", "prompt", "mcp"}
-"""Groups, whose commands are asked; two whose answer is a text for somebody else; and a server with its own protocol."""
+"""Groups, whose commands are asked; two whose answer is a text for somebody else; a server with its own protocol."""
 
 
 def commands() -> Iterator[tuple[str, click.Command]]:

@@ -2,22 +2,22 @@
 
 from keep_actors.testing.certification.faults import Act, Fault, Way
 from keep_actors.testing.certification.proxy import Proxy
-from keep_actors.testing.certification.rows import Outcome, Row
-from keep_actors.testing.certification.subject import Address, Certification, RunningService
+from keep_actors.testing.certification.rows import Row, RowOutcome
+from keep_actors.testing.certification.subject import Certification, RunningService, ServiceAddress
 from keep_actors.testing.certification.suite import certify
 from keep_actors.testing.certification.table import CertificationTable, RowResult
 
 __all__ = [
     "Act",
-    "Address",
     "Certification",
     "CertificationTable",
     "Fault",
-    "Outcome",
     "Proxy",
     "Row",
+    "RowOutcome",
     "RowResult",
     "RunningService",
+    "ServiceAddress",
     "Way",
     "certify",
 ]

@@ -50,7 +50,7 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True):
     delay_ms: int = DELAY_MS
 
 
-class Finder:
+class PatternFinder:
     """Finds a pattern in a stream of chunks."""
 
     __slots__ = ("_pattern", "_tail")

@@ -13,13 +13,13 @@ from keep_actors.host.fault_points import Point
 from keep_actors.kernel.foreign_code import attempt
 from keep_actors.testing.certification.faults import Act, Fault
 from keep_actors.testing.certification.faults import Way as On
-from keep_actors.testing.certification.life import LifePlan, Told
+from keep_actors.testing.certification.ground import ExampleCall, Ground, Route, RowBroken, RowDoesNotApply, RowMoot
+from keep_actors.testing.certification.life import LifePlan, LifeReport
 from keep_actors.testing.certification.lives import Lives
 from keep_actors.testing.certification.rows import Row
-from keep_actors.testing.certification.stage import Broken, DoesNotApply, Moot, Stage, Wanted, Way
 from keep_storage.model import EventStatus
 
-KillFunction: TypeAlias = Callable[[Stage, Lives], Awaitable[str]]
+KillFunction: TypeAlias = Callable[[Ground, Lives], Awaitable[str]]
 
 _WORKING_MS: Final = (1, 5, 20)
 _REACHED_S: Final = 10
@@ -29,10 +29,10 @@ _REACHED_S: Final = 10
 class _Story:
     """The lives of one call: those that are killed, and the last one, which recovers."""
 
-    stage: Stage
+    ground: Ground
     lives: Lives
-    way: Way
-    wanted: Wanted
+    way: Route
+    wanted: ExampleCall
     folder: str
 
     async def killed(self, at: Point, *, after_ms: int = 0, begins: bool = True) -> bool:
@@ -51,22 +51,22 @@ class _Story:
         return ended.signal == signal.SIGKILL
 
     async def recovered(self) -> str:
-        """Recover, and compare what is known then with the effects. Raises `Broken`."""
+        """Recover, and compare what is known then with the effects. Raises `RowBroken`."""
         life = await self.lives.begin(self._plan(begins=False))
         told = (await self.lives.end(life)).told
         assert told is not None, "nothing kills the last life"
         if told.event is None:
-            raise Broken(f"the event is lost: {told.error}")
-        return _agrees(told, await self.stage.effects_at_rest(self.wanted))
+            raise RowBroken(f"the event is lost: {told.error}")
+        return _agrees(told, await self.ground.effects_at_rest(self.wanted))
 
     def _plan(self, *, begins: bool, kill_at: Point | None = None, kill_after_ms: int = 0) -> LifePlan:
         return LifePlan(
-            subject=self.stage.certification.spec(),
+            subject=self.ground.certification.spec(),
             service=self.way.seen,
-            method=self.stage.method.name,
+            method=self.ground.method.name,
             params=msgspec.Raw(msgspec.json.encode(self.wanted.example)),
             folder=self.folder,
-            timeout_ms=self.stage.timeout_ms,
+            timeout_ms=self.ground.timeout_ms,
             backend=sniffio.current_async_library(),
             begins=begins,
             kill_at=kill_at,
@@ -74,25 +74,25 @@ class _Story:
         )
 
 
-def _agrees(told: Told, effects: int) -> str:
+def _agrees(told: LifeReport, effects: int) -> str:
     calls = ", ".join(told.calls) or "none"
     if effects > 1:
-        raise Broken(f"{effects} effects; calls in the ledger: {calls}")
+        raise RowBroken(f"{effects} effects; calls in the ledger: {calls}")
     if told.event is EventStatus.CONSUMED:
         if effects != 1:
-            raise Broken(f"the run is done, and there are {effects} effects; calls in the ledger: {calls}")
+            raise RowBroken(f"the run is done, and there are {effects} effects; calls in the ledger: {calls}")
         return f"done; 1 effect; calls in the ledger: {calls}"
     if told.questions:
         return f"an open question, with {effects} effects"
-    raise Broken(f"neither done nor a question, with {effects} effects; calls in the ledger: {calls}; {told.error}")
+    raise RowBroken(f"neither done nor a question, with {effects} effects; calls in the ledger: {calls}; {told.error}")
 
 
-async def _story(stage: Stage, lives: Lives, tell: Callable[[_Story], Awaitable[str]]) -> str:
+async def _story(ground: Ground, lives: Lives, tell: Callable[[_Story], Awaitable[str]]) -> str:
     # Caught before the way is closed: the task group around it would make a group of it.
     seen = ""
-    async with stage.way() as way:
+    async with ground.way() as way:
         with attempt() as tried, TemporaryDirectory(prefix="keep-certification-") as folder:
-            seen = await tell(_Story(stage, lives, way, stage.wanted(), folder))
+            seen = await tell(_Story(ground, lives, way, ground.wanted(), folder))
     if tried.error is not None:
         raise tried.error
     return seen
@@ -101,34 +101,34 @@ async def _story(stage: Stage, lives: Lives, tell: Callable[[_Story], Awaitable[
 def _at(point: Point) -> KillFunction:
     """Kill at a point of the runtime that every call passes."""
 
-    async def row(stage: Stage, lives: Lives) -> str:
+    async def row(ground: Ground, lives: Lives) -> str:
         async def tell(story: _Story) -> str:
             if not await story.killed(point):
-                raise Broken(f"the call never came to {point}: {await story.recovered()}")
+                raise RowBroken(f"the call never came to {point}: {await story.recovered()}")
             return await story.recovered()
 
-        return await _story(stage, lives, tell)
+        return await _story(ground, lives, tell)
 
     return row
 
 
-async def _sending(stage: Stage, lives: Lives) -> str:
-    if not stage.method.marks_sent:
-        raise DoesNotApply("the method does not say when it sends: `marks_sent` is False")
-    return await _at(Point.SENDING)(stage, lives)
+async def _sending(ground: Ground, lives: Lives) -> str:
+    if not ground.method.marks_sent:
+        raise RowDoesNotApply("the method does not say when it sends: `marks_sent` is False")
+    return await _at(Point.SENDING)(ground, lives)
 
 
-async def _noted(stage: Stage, lives: Lives) -> str:
+async def _noted(ground: Ground, lives: Lives) -> str:
     async def tell(story: _Story) -> str:
         if not await story.killed(Point.NOTED):
-            raise DoesNotApply("it makes no note")
+            raise RowDoesNotApply("it makes no note")
         return await story.recovered()
 
-    return await _story(stage, lives, tell)
+    return await _story(ground, lives, tell)
 
 
-async def _working(stage: Stage, lives: Lives) -> str:
-    point = Point.SENDING if stage.method.marks_sent else Point.RECORDED
+async def _working(ground: Ground, lives: Lives) -> str:
+    point = Point.SENDING if ground.method.marks_sent else Point.RECORDED
     words = []
 
     async def killed_after(after_ms: int) -> None:
@@ -136,7 +136,7 @@ async def _working(stage: Stage, lives: Lives) -> str:
             was_killed = await story.killed(point, after_ms=after_ms)
             return f"after {after_ms} ms{'' if was_killed else ' (done by then)'}: {await story.recovered()}"
 
-        words.append(await _story(stage, lives, tell))
+        words.append(await _story(ground, lives, tell))
 
     for after_ms in _WORKING_MS:
         await killed_after(after_ms)
@@ -146,33 +146,33 @@ async def _working(stage: Stage, lives: Lives) -> str:
 def _checking(point: Point) -> KillFunction:
     """Kill while the outcome of a call is looked into, whose first life was killed when it was answered."""
 
-    async def row(stage: Stage, lives: Lives) -> str:
-        if not stage.method.reconcilable:
-            raise DoesNotApply("there is no `reconcile`: a person is asked")
+    async def row(ground: Ground, lives: Lives) -> str:
+        if not ground.method.reconcilable:
+            raise RowDoesNotApply("there is no `reconcile`: a person is asked")
 
         async def tell(story: _Story) -> str:
             if not await story.killed(Point.ANSWERED):
-                raise Broken(f"the call was never answered: {await story.recovered()}")
+                raise RowBroken(f"the call was never answered: {await story.recovered()}")
             if not await story.killed(point, begins=False):
-                raise Broken(f"it never came to {point}: {await story.recovered()}")
+                raise RowBroken(f"it never came to {point}: {await story.recovered()}")
             return await story.recovered()
 
-        return await _story(stage, lives, tell)
+        return await _story(ground, lives, tell)
 
     return row
 
 
 def _on_the_way(on: On) -> KillFunction:
-    async def row(stage: Stage, lives: Lives) -> str:
-        stage.need_network()
+    async def row(ground: Ground, lives: Lives) -> str:
+        ground.need_network()
 
         async def tell(story: _Story) -> str:
-            fault = Fault(act=Act.HOLD, on=on, pattern=stage.decisive)
+            fault = Fault(act=Act.HOLD, on=on, pattern=ground.decisive)
             if not await story.killed_on_the_way(fault):
-                raise Moot(f"the decisive bytes {stage.decisive!r} were not sent: {await story.recovered()}")
+                raise RowMoot(f"the decisive bytes {ground.decisive!r} were not sent: {await story.recovered()}")
             return await story.recovered()
 
-        return await _story(stage, lives, tell)
+        return await _story(ground, lives, tell)
 
     return row
 

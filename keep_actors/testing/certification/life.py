@@ -67,7 +67,7 @@ class LifePlan(msgspec.Struct, frozen=True):
     kill_after_ms: int = 0
 
 
-class Told(msgspec.Struct, frozen=True):
+class LifeReport(msgspec.Struct, frozen=True):
     """The words of a life that came to its end."""
 
     event: EventStatus | None
@@ -88,7 +88,7 @@ def subject_of(spec: str) -> Certification:
     return made
 
 
-def live(plan: LifePlan) -> Told:
+def live(plan: LifePlan) -> LifeReport:
     """Live, and say what was found in the end."""
     logging.disable(logging.CRITICAL)  # interrupted runs and unknown outcomes are expected here
     if hasattr(signal, "alarm"):
@@ -96,7 +96,7 @@ def live(plan: LifePlan) -> Told:
     return anyio.run(_live, plan, backend=plan.backend)
 
 
-async def _live(plan: LifePlan) -> Told:
+async def _live(plan: LifePlan) -> LifeReport:
     connector = subject_of(plan.subject).connector(plan.service)
     async with keep_actors.open(
         Path(plan.folder) / "keep.db",
@@ -157,12 +157,12 @@ async def _rest(keep: Keep) -> None:
             await anyio.sleep(_LOOK_S)
 
 
-async def _told(keep: Keep) -> Told:
+async def _told(keep: Keep) -> LifeReport:
     workflows = await keep.workflows()
     if not workflows:
-        return Told(None, 0, [], "nothing was deployed")
+        return LifeReport(None, 0, [], "nothing was deployed")
     events = await keep.events(WORKFLOW, TOPIC)
-    return Told(
+    return LifeReport(
         event=events[0].status if events else None,
         questions=len(await keep.unknowns()),
         calls=[each.status for each in await keep.outputs(WORKFLOW)],

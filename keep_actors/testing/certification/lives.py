@@ -15,7 +15,7 @@ from anyio.abc import Process
 from anyio.streams.buffered import BufferedByteReceiveStream
 
 from keep_actors.testing.certification.life import LIFE_S, LifePlan
-from keep_actors.testing.certification.nursery import Born, Ended, ToBear
+from keep_actors.testing.certification.nursery import LifeBorn, LifeEnded, LifeWanted
 
 _LINE_MAX: Final = 1024 * 1024
 _START_S: Final = 30
@@ -26,12 +26,12 @@ class LivesFailed(Exception):
     """A process could not be started, or ended in a way of its own. The message has its last words."""
 
 
-class Life:
+class RuntimeLife:
     """One process. `ended` is what became of it."""
 
     def __init__(self) -> None:
         self.pid: int | None = None
-        self.ended: Ended | None = None
+        self.ended: LifeEnded | None = None
         self.is_born = anyio.Event()
         self.is_over = anyio.Event()
 
@@ -47,7 +47,7 @@ class Lives:
     def __init__(self, process: Process, words: IO[bytes]) -> None:
         self._process = process
         self._words = words
-        self._lives: dict[int, Life] = {}
+        self._lives: dict[int, RuntimeLife] = {}
         self._is_gone = anyio.Event()
 
     @classmethod
@@ -65,16 +65,16 @@ class Lives:
                 finally:
                     tasks.cancel_scope.cancel()
 
-    async def begin(self, plan: LifePlan) -> Life:
+    async def begin(self, plan: LifePlan) -> RuntimeLife:
         """Begin a life. Raises `LivesFailed`."""
-        life = Life()
+        life = RuntimeLife()
         number = len(self._lives) + 1
         self._lives[number] = life
-        await self._send(msgspec.json.encode(ToBear(number, plan)))
+        await self._send(msgspec.json.encode(LifeWanted(number, plan)))
         await self._wait(life.is_born, _START_S)
         return life
 
-    async def end(self, life: Life) -> Ended:
+    async def end(self, life: RuntimeLife) -> LifeEnded:
         """Wait for the end of a life. Raises `LivesFailed`."""
         await self._wait(life.is_over, LIFE_S)
         assert life.ended is not None, "it is over"
@@ -108,11 +108,11 @@ class Lives:
         try:
             while True:
                 line = await lines.receive_until(b"\n", _LINE_MAX)
-                match msgspec.json.decode(line, type=Born | Ended):
-                    case Born(number=number, pid=pid):
+                match msgspec.json.decode(line, type=LifeBorn | LifeEnded):
+                    case LifeBorn(number=number, pid=pid):
                         self._lives[number].pid = pid
                         self._lives[number].is_born.set()
-                    case Ended(number=number) as ended:
+                    case LifeEnded(number=number) as ended:
                         self._lives[number].ended = ended
                         self._lives[number].is_over.set()
         except (anyio.IncompleteRead, anyio.EndOfStream):

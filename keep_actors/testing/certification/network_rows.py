@@ -6,9 +6,9 @@ from typing import Final, TypeAlias
 from keep_actors.connectors import DidNotHappen, Happened, NotApplied, Unknown
 from keep_actors.testing.certification.faults import Act, Fault
 from keep_actors.testing.certification.faults import Way as On
+from keep_actors.testing.certification.ground import RowBroken, RowDoesNotApply, RowMoot
 from keep_actors.testing.certification.rows import Row
-from keep_actors.testing.certification.stage import Broken, DoesNotApply, Moot
-from keep_actors.testing.certification.trial import LONG_MS, Made, Trial
+from keep_actors.testing.certification.trial import LONG_MS, MadeCall, Trial
 
 RowFunction: TypeAlias = Callable[[Trial], Awaitable[str]]
 
@@ -18,7 +18,7 @@ _LATE_S: Final = 1.0
 
 async def refused(trial: Trial) -> str:
     """The service refuses connections."""
-    wanted = trial.stage.wanted()
+    wanted = trial.ground.wanted()
     await trial.way.refuse()
     made = await trial.make(wanted)
     await trial.way.accept()
@@ -27,46 +27,46 @@ async def refused(trial: Trial) -> str:
 
 async def lost_request(trial: Trial) -> str:
     """The decisive bytes never arrive."""
-    made = await _made(trial, Fault(act=Act.CUT, pattern=trial.stage.decisive))
-    if isinstance(made.outcome, Unknown | DidNotHappen) and await trial.stage.effects_at_rest(made.wanted):
-        raise Broken(f"there is an effect although {_decisive(trial)} were lost: correct `decisive`")
+    made = await _made(trial, Fault(act=Act.CUT, pattern=trial.ground.decisive))
+    if isinstance(made.outcome, Unknown | DidNotHappen) and await trial.ground.effects_at_rest(made.wanted):
+        raise RowBroken(f"there is an effect although {_decisive(trial)} were lost: correct `decisive`")
     return await trial.judged(made)
 
 
 async def cut_in_the_middle(trial: Trial) -> str:
     """A part of the decisive bytes arrives."""
-    passing = max(1, len(trial.stage.decisive) // 2)
-    return await trial.judged(await _made(trial, Fault(act=Act.RESET, pattern=trial.stage.decisive, passing=passing)))
+    passing = max(1, len(trial.ground.decisive) // 2)
+    return await trial.judged(await _made(trial, Fault(act=Act.RESET, pattern=trial.ground.decisive, passing=passing)))
 
 
 async def lost_answer(trial: Trial) -> str:
     """The request arrives, and the connection breaks before its answer does."""
-    return await trial.judged(await _made(trial, Fault(act=Act.CUT, on=On.ANSWERS, pattern=trial.stage.decisive)))
+    return await trial.judged(await _made(trial, Fault(act=Act.CUT, on=On.ANSWERS, pattern=trial.ground.decisive)))
 
 
 async def no_answer(trial: Trial) -> str:
     """The request arrives, and nothing comes back."""
-    return await trial.judged(await _made(trial, Fault(act=Act.SWALLOW, on=On.ANSWERS, pattern=trial.stage.decisive)))
+    return await trial.judged(await _made(trial, Fault(act=Act.SWALLOW, on=On.ANSWERS, pattern=trial.ground.decisive)))
 
 
 async def slow_answer(trial: Trial) -> str:
     """The answer comes late, but in time."""
-    fault = Fault(act=Act.DELAY, on=On.ANSWERS, pattern=trial.stage.decisive)
+    fault = Fault(act=Act.DELAY, on=On.ANSWERS, pattern=trial.ground.decisive)
     return await trial.judged(await _made(trial, fault, timeout_ms=LONG_MS))
 
 
 async def late_commit(trial: Trial) -> str:
     """The request arrives after the host has stopped waiting, and after its first look."""
-    stage = trial.stage
-    made = await _made(trial, Fault(act=Act.HOLD, pattern=stage.decisive))
+    ground = trial.ground
+    made = await _made(trial, Fault(act=Act.HOLD, pattern=ground.decisive))
     if isinstance(made.outcome, Happened):
-        raise Broken("it answered before the service had its request")
+        raise RowBroken("it answered before the service had its request")
     asked = isinstance(made.outcome, Unknown) and trial.method.reconcilable
     first = await trial.ask(made) if asked else None
     trial.way.release()
-    effects = await stage.effects_come(made.wanted, _LATE_S)
+    effects = await ground.effects_come(made.wanted, _LATE_S)
     if effects and isinstance(first, NotApplied):
-        raise Broken("`reconcile` said NotApplied when the time was over, and the request arrived after that")
+        raise RowBroken("`reconcile` said NotApplied when the time was over, and the request arrived after that")
     if not effects and isinstance(first, NotApplied):
         return "`reconcile` said NotApplied when the time was over, and the request had no effect later"
     return f"it came late; {await trial.judged(made)}"
@@ -74,34 +74,34 @@ async def late_commit(trial: Trial) -> str:
 
 async def duplicate(trial: Trial) -> str:
     """The network delivers the same bytes twice."""
-    stage = trial.stage
-    if not stage.certification.refuses_repetition:
-        raise DoesNotApply("two deliveries are two effects here, says the subject")
-    made = await trial.happens(stage.wanted())
-    if not await trial.way.repeat(stage.decisive):
-        raise Broken(f"no connection had {_decisive(trial)}: correct `decisive`")
-    effects = await stage.effects_at_rest(made.wanted)
+    ground = trial.ground
+    if not ground.certification.refuses_repetition:
+        raise RowDoesNotApply("two deliveries are two effects here, says the subject")
+    made = await trial.happens(ground.wanted())
+    if not await trial.way.repeat(ground.decisive):
+        raise RowBroken(f"no connection had {_decisive(trial)}: correct `decisive`")
+    effects = await ground.effects_at_rest(made.wanted)
     if effects != 1:
-        raise Broken(f"its bytes were delivered twice, and there are {effects} effects")
+        raise RowBroken(f"its bytes were delivered twice, and there are {effects} effects")
     return "its bytes were delivered twice; 1 effect"
 
 
-async def _made(trial: Trial, fault: Fault, timeout_ms: int | None = None) -> Made:
+async def _made(trial: Trial, fault: Fault, timeout_ms: int | None = None) -> MadeCall:
     """Make a call under a fault, which ends with the call; what is held stays so."""
-    wanted = trial.stage.wanted()
+    wanted = trial.ground.wanted()
     trial.way.inject(fault)
     made = await trial.make(wanted, timeout_ms=timeout_ms)
     moments = trial.way.moments
     trial.way.clear()
     if not moments and isinstance(made.outcome, Happened):
-        raise Broken(f"it happened without {_decisive(trial)}: correct `decisive`")
+        raise RowBroken(f"it happened without {_decisive(trial)}: correct `decisive`")
     if not moments:
-        raise Moot(f"{_decisive(trial)} were not sent: {made.outcome}")
+        raise RowMoot(f"{_decisive(trial)} were not sent: {made.outcome}")
     return made
 
 
 def _decisive(trial: Trial) -> str:
-    return f"the decisive bytes {trial.stage.decisive!r}" if trial.stage.decisive else "the first bytes"
+    return f"the decisive bytes {trial.ground.decisive!r}" if trial.ground.decisive else "the first bytes"
 
 
 NETWORK_ROWS: Final[Mapping[Row, RowFunction]] = {

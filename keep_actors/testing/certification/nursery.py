@@ -1,8 +1,8 @@
 """A process that forks lives: it has imported everything already, so that a life begins at once.
 
-`python -m keep_actors.testing.certification.nursery`. The first line of its input is the path for imports; every other
-one is a `Born` to be. It has one thread and no event loop: a fork of it is safe. It ends with its input, and takes all
-lives with it.
+`python -m keep_actors.testing.certification.nursery`. The first line of its input is the path for imports and the name
+of the subject; every other one is a `LifeWanted`. It has one thread and no event loop: a fork of it is safe. It ends
+with its input, and takes all lives with it.
 """
 
 import os
@@ -14,31 +14,31 @@ from typing import Final, NoReturn
 
 import msgspec
 
-from keep_actors.testing.certification.life import LifePlan, Told, live, subject_of
+from keep_actors.testing.certification.life import LifePlan, LifeReport, live, subject_of
 
 _CHUNK: Final = 64 * 1024
 
 
-class ToBear(msgspec.Struct, frozen=True):
+class LifeWanted(msgspec.Struct, frozen=True):
     """A life that is wanted."""
 
     number: int
     plan: LifePlan
 
 
-class Born(msgspec.Struct, frozen=True, tag=True):
+class LifeBorn(msgspec.Struct, frozen=True, tag=True):
     """A life has begun."""
 
     number: int
     pid: int
 
 
-class Ended(msgspec.Struct, frozen=True, tag=True):
+class LifeEnded(msgspec.Struct, frozen=True, tag=True):
     """A life has ended: by a signal, or with its words."""
 
     number: int
     signal: int
-    told: Told | None
+    told: LifeReport | None
 
 
 class Nursery:
@@ -65,12 +65,12 @@ class Nursery:
                     *lines, rest = wanted.split(b"\n")
                     wanted = bytearray(rest)
                     for line in lines:
-                        self._bear(msgspec.json.decode(line, type=ToBear))
+                        self._bear(msgspec.json.decode(line, type=LifeWanted))
         finally:
             for _, pid, _ in self._lives.values():
                 os.kill(pid, signal.SIGKILL)
 
-    def _bear(self, wanted: ToBear) -> None:
+    def _bear(self, wanted: LifeWanted) -> None:
         listening, speaking = os.pipe()
         pid = os.fork()
         if pid == 0:
@@ -79,7 +79,7 @@ class Nursery:
         os.close(speaking)
         self._lives[listening] = (wanted.number, pid, bytearray())
         self._selector.register(listening, selectors.EVENT_READ)
-        _say(Born(wanted.number, pid))
+        _say(LifeBorn(wanted.number, pid))
 
     def _heard(self, listening: int, chunk: bytes) -> None:
         number, pid, words = self._lives[listening]
@@ -90,8 +90,8 @@ class Nursery:
         os.close(listening)
         del self._lives[listening]
         _, status = os.waitpid(pid, 0)
-        told = msgspec.json.decode(words, type=Told) if words and os.WIFEXITED(status) else None
-        _say(Ended(number, os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0, told))
+        told = msgspec.json.decode(words, type=LifeReport) if words and os.WIFEXITED(status) else None
+        _say(LifeEnded(number, os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0, told))
 
 
 def _become(plan: LifePlan, speaking: int) -> NoReturn:
@@ -113,7 +113,7 @@ def _become(plan: LifePlan, speaking: int) -> NoReturn:
         os._exit(code)
 
 
-def _say(words: Born | Ended) -> None:
+def _say(words: LifeBorn | LifeEnded) -> None:
     os.write(1, msgspec.json.encode(words) + b"\n")
 
 

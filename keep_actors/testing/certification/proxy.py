@@ -16,8 +16,8 @@ import anyio
 from anyio.abc import TaskGroup
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 
-from keep_actors.testing.certification.faults import Act, Fault, Finder, Way
-from keep_actors.testing.certification.subject import Address
+from keep_actors.testing.certification.faults import Act, Fault, PatternFinder, Way
+from keep_actors.testing.certification.subject import ServiceAddress
 
 _CHUNK: Final = 64 * 1024
 _CHUNKS_WAITING: Final = 64
@@ -53,7 +53,7 @@ class Recording:
 class Proxy:
     """A way to a service, with at most one fault. `Proxy.to` opens it."""
 
-    def __init__(self, target: Address, tasks: TaskGroup) -> None:
+    def __init__(self, target: ServiceAddress, tasks: TaskGroup) -> None:
         self.fault: Fault | None = None
         """Set it with `inject`."""
         self.accepted = 0
@@ -65,14 +65,14 @@ class Proxy:
         self._tasks = tasks
         self._links: set[_Link] = set()
         self._listener = _bound(("127.0.0.1", 0))
-        self.address: Address = self._listener.getsockname()[:2]
+        self.address: ServiceAddress = self._listener.getsockname()[:2]
         self._accepting, self._accepts_none = anyio.CancelScope(), anyio.Event()
         self._reached = anyio.Event()
         self._released = anyio.Event()
 
     @classmethod
     @asynccontextmanager
-    async def to(cls, target: Address) -> AsyncIterator["Proxy"]:
+    async def to(cls, target: ServiceAddress) -> AsyncIterator["Proxy"]:
         """Listen before a service, and end all connections at the end."""
         tasks = anyio.create_task_group()
         proxy = cls(target, tasks)
@@ -202,7 +202,7 @@ class _Link:
         self._recording = recording
         self._acting: Fault | None = None
         """Its moment has come, and it acts on the bytes of its direction."""
-        self._finding: tuple[Fault, Finder] | None = None
+        self._finding: tuple[Fault, PatternFinder] | None = None
         self._scope = anyio.CancelScope()
 
     async def run(self) -> None:
@@ -240,7 +240,7 @@ class _Link:
         if fault is None or fault.seen_in != way:
             return [(chunk, None)]
         if self._finding is None or self._finding[0] is not fault:
-            self._finding = (fault, Finder(fault.pattern))
+            self._finding = (fault, PatternFinder(fault.pattern))
         place = self._finding[1].find(chunk)
         if place is None:
             return [(chunk, None)]
@@ -299,7 +299,7 @@ async def _hear(server: socket.socket) -> None:
             return
 
 
-def _bound(address: Address) -> socket.socket:
+def _bound(address: ServiceAddress) -> socket.socket:
     listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     listener.bind(address)
@@ -307,7 +307,7 @@ def _bound(address: Address) -> socket.socket:
     return listener
 
 
-async def _connected(target: Address) -> socket.socket:
+async def _connected(target: ServiceAddress) -> socket.socket:
     """Connect, or raise `OSError`."""
     [(family, kind, protocol, _, address), *_] = await anyio.getaddrinfo(*target, type=socket.SOCK_STREAM)
     server = socket.socket(family, kind, protocol)

@@ -5,13 +5,13 @@ from typing import Final
 
 import anyio
 
-from keep_actors.connectors import Applied, Happened, NotApplied, Retry
+from keep_actors.connectors import Applied, Happened, NotApplied, Retry, Unknown
 from keep_actors.testing.certification.faults import Act, Fault
 from keep_actors.testing.certification.faults import Way as On
+from keep_actors.testing.certification.ground import ExampleCall, RowBroken, RowDoesNotApply
 from keep_actors.testing.certification.network_rows import RowFunction
 from keep_actors.testing.certification.rows import Row
-from keep_actors.testing.certification.stage import Broken, DoesNotApply, Wanted
-from keep_actors.testing.certification.trial import Known, Made, Trial, same_result
+from keep_actors.testing.certification.trial import Belief, MadeCall, Trial, same_result
 
 _SHORT_MS: Final = 300
 
@@ -19,51 +19,51 @@ _SHORT_MS: Final = 300
 async def found(trial: Trial) -> str:
     """A call that happened is found, with the result of the call."""
     _need_reconcile(trial)
-    made = await trial.happens(trial.stage.wanted())
+    made = await trial.happens(trial.ground.wanted())
     assert isinstance(made.outcome, Happened), "else it would have been refused"
     settled = await trial.settled(_doubted(made))
-    if settled.known is not Known.HAPPENED:
-        raise Broken(f"it happened, and was doubted: {settled.words}")
+    if settled.known is not Belief.HAPPENED:
+        raise RowBroken(f"it happened, and was doubted: {settled.words}")
     if not same_result(settled.result, made.outcome.json_text):
-        raise Broken(f"the call returned {_cut(made.outcome.json_text)}, and `reconcile` {_cut(settled.result)}")
+        raise RowBroken(f"the call returned {_cut(made.outcome.json_text)}, and `reconcile` {_cut(settled.result)}")
     return "Applied, with the result of the call"
 
 
 async def never_made(trial: Trial) -> str:
     """A call that was never made is not found."""
     _need_reconcile(trial)
-    made = _never(trial, trial.stage.wanted())
+    made = _never(trial, trial.ground.wanted())
     if isinstance(verdict := await trial.ask(made), Applied):
-        raise Broken("`reconcile` says Applied about a call that was never made")
+        raise RowBroken("`reconcile` says Applied about a call that was never made")
     return _in_words(verdict)
 
 
 async def anothers(trial: Trial) -> str:
     """An equal call with another key is not taken for this one, where both would be effects."""
     _need_reconcile(trial)
-    stage, wanted = trial.stage, trial.stage.wanted()
+    ground, wanted = trial.ground, trial.ground.wanted()
     await trial.happens(wanted)
     other = _never(trial, wanted)
     verdict = await trial.ask(other)
     if not isinstance(verdict, Applied):
         return f"{_in_words(verdict)}, although an equal call was made"
     again = await trial.make(wanted, key=other.call.idempotency_key)
-    if isinstance(again.outcome, Happened) and await stage.effects_at_rest(wanted) > 1:
-        raise Broken("`reconcile` takes the effect of another call for its own: it compares the content, not the key")
-    raise DoesNotApply("two equal calls are one effect here, whatever their keys")
+    if isinstance(again.outcome, Happened) and await ground.effects_at_rest(wanted) > 1:
+        raise RowBroken("`reconcile` takes the effect of another call for its own: it compares contents, not keys")
+    raise RowDoesNotApply("two equal calls are one effect here, whatever their keys")
 
 
 async def slow_reconcile(trial: Trial) -> str:
     """The service does not answer `reconcile`."""
     _need_reconcile(trial)
-    trial.stage.need_network()
+    trial.ground.need_network()
     return await _blind(trial, Fault(act=Act.SWALLOW, on=On.ANSWERS))
 
 
 async def failing_reconcile(trial: Trial) -> str:
     """The connection of `reconcile` breaks, and then none can be made."""
     _need_reconcile(trial)
-    trial.stage.need_network()
+    trial.ground.need_network()
     await _blind(trial, Fault(act=Act.CUT))
     happened, never = await _both(trial)
     await trial.way.refuse()
@@ -80,39 +80,40 @@ async def _blind(trial: Trial, fault: Fault) -> str:
     return await _sees_again(trial, happened)
 
 
-async def _both(trial: Trial) -> tuple[Made, Made]:
+async def _both(trial: Trial) -> tuple[MadeCall, MadeCall]:
     """A call that happened, and one that was never made."""
-    happened = _doubted(await trial.happens(trial.stage.wanted()))
-    return happened, _never(trial, trial.stage.wanted())
+    happened = _doubted(await trial.happens(trial.ground.wanted()))
+    await anyio.sleep(trial.method.settle_ms / 1000)  # before that, no connector is believed
+    return happened, _never(trial, trial.ground.wanted())
 
 
-async def _asked_blindly(trial: Trial, happened: Made, never: Made) -> None:
+async def _asked_blindly(trial: Trial, happened: MadeCall, never: MadeCall) -> None:
     if isinstance(await trial.ask(happened, _SHORT_MS), NotApplied):
-        raise Broken("`reconcile` could not look, and says NotApplied about a call that happened")
+        raise RowBroken("`reconcile` could not look, and says NotApplied about a call that happened")
     if isinstance(await trial.ask(never, _SHORT_MS), Applied):
-        raise Broken("`reconcile` could not look, and says Applied about a call that was never made")
+        raise RowBroken("`reconcile` could not look, and says Applied about a call that was never made")
 
 
-async def _sees_again(trial: Trial, happened: Made) -> str:
+async def _sees_again(trial: Trial, happened: MadeCall) -> str:
     settled = await trial.settled(happened)
-    if settled.known is not Known.HAPPENED:
-        raise Broken(f"when it could look again: {settled.words}")
+    if settled.known is not Belief.HAPPENED:
+        raise RowBroken(f"when it could look again: {settled.words}")
     return "no false word while it could not look; then Applied"
 
 
 def _need_reconcile(trial: Trial) -> None:
     if not trial.method.reconcilable:
-        raise DoesNotApply("there is no `reconcile`: a person is asked")
+        raise RowDoesNotApply("there is no `reconcile`: a person is asked")
 
 
-def _doubted(made: Made) -> Made:
+def _doubted(made: MadeCall) -> MadeCall:
     """The same call, as if its answer had been lost, and its deadline were now."""
-    return Made(made.wanted, made.call, None, anyio.current_time())
+    return MadeCall(made.wanted, made.call, Unknown("its answer is taken away"), anyio.current_time())
 
 
-def _never(trial: Trial, wanted: Wanted) -> Made:
+def _never(trial: Trial, wanted: ExampleCall) -> MadeCall:
     """A call that was never made, of which nothing can be on its way any more."""
-    return Made(wanted, trial.call_of(wanted), None, anyio.current_time() - trial.method.settle_ms / 1000)
+    return MadeCall(wanted, trial.call_of(wanted), None, anyio.current_time() - trial.method.settle_ms / 1000)
 
 
 def _in_words(verdict: Applied | NotApplied | Retry) -> str:

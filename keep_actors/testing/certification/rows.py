@@ -39,7 +39,7 @@ class Row(StrEnum):
     KILLED_CHECKED = "killed-checked"
 
 
-class Outcome(StrEnum):
+class RowOutcome(StrEnum):
     """The result of a row."""
 
     HELD = "held"
@@ -47,7 +47,7 @@ class Outcome(StrEnum):
     DOES_NOT_APPLY = "does not apply"
 
 
-class About(msgspec.Struct, frozen=True):
+class RowAbout(msgspec.Struct, frozen=True):
     """The words of a row."""
 
     mishap: str
@@ -60,77 +60,77 @@ _KILLED: Final = (
     "A runtime that starts again asks `reconcile`, or a person. Whatever it is told there must agree with the service."
 )
 
-ABOUT: Final[Mapping[Row, About]] = {
-    Row.PLAIN: About("nothing: the call is made", "Without one effect of one call nothing else can be tried."),
-    Row.REFUSED: About(
+ABOUT: Final[Mapping[Row, RowAbout]] = {
+    Row.PLAIN: RowAbout("nothing: the call is made", "Without one effect of one call nothing else can be tried."),
+    Row.REFUSED: RowAbout(
         "the service refuses connections", "It must not pass for a success, and the next call must find the way again."
     ),
-    Row.LOST_REQUEST: About(
+    Row.LOST_REQUEST: RowAbout(
         "the connection is cut before the decisive bytes",
         "A request that never arrived must not pass for an effect, or work is lost.",
     ),
-    Row.CUT_IN_THE_MIDDLE: About(
+    Row.CUT_IN_THE_MIDDLE: RowAbout(
         "the connection is reset in the middle of the decisive bytes",
         _TWICE + "Raise a ConnectorError only for an answer of the service that refuses.",
     ),
-    Row.LOST_ANSWER: About(
+    Row.LOST_ANSWER: RowAbout(
         "the request arrives, and its answer is lost",
         _TWICE + "Let a broken connection through after `call.sending()`: its outcome is unknown.",
     ),
-    Row.NO_ANSWER: About(
+    Row.NO_ANSWER: RowAbout(
         "the request arrives, and no answer comes until the time is over",
         _TWICE + "A time-out after `call.sending()` is an unknown outcome.",
     ),
-    Row.SLOW_ANSWER: About("the answer comes late", "A client that sends again by itself makes two effects."),
-    Row.LATE_COMMIT: About(
+    Row.SLOW_ANSWER: RowAbout("the answer comes late", "A client that sends again by itself makes two effects."),
+    Row.LATE_COMMIT: RowAbout(
         "the request arrives after the time of its call",
         "`NotApplied` promises that it will not come. Declare `settle_ms`, longer than a request can be on its way.",
     ),
-    Row.DUPLICATE: About(
+    Row.DUPLICATE: RowAbout(
         "the network delivers the request twice",
         "Send the idempotency key where the service refuses a second use of it; or set `refuses_repetition` to False.",
     ),
-    Row.FOUND: About(
+    Row.FOUND: RowAbout(
         "`reconcile` is asked about a call that happened",
         "Without `Applied` the call is made again; with another result a run continues with what it would not have "
         "seen without a crash.",
     ),
-    Row.NEVER_MADE: About(
+    Row.NEVER_MADE: RowAbout(
         "`reconcile` is asked about a call that was never made",
         "`Applied` would take for done what nobody did, and the work is lost.",
     ),
-    Row.ANOTHERS: About(
+    Row.ANOTHERS: RowAbout(
         "`reconcile` is asked about a call that was never made, after an equal call with another key",
         "One of two equal calls would be lost. Look for the idempotency key, not for the content.",
     ),
-    Row.SLOW_RECONCILE: About(
+    Row.SLOW_RECONCILE: RowAbout(
         "`reconcile` gets no answer from the service",
         "A question without an answer is no `NotApplied`: let the time-out through, or return `Retry`.",
     ),
-    Row.FAILING_RECONCILE: About(
+    Row.FAILING_RECONCILE: RowAbout(
         "the connection of `reconcile` breaks, and then is refused",
         "An error while looking is no `NotApplied`: let it through, or return `Retry`.",
     ),
-    Row.CANCELLED: About(
+    Row.CANCELLED: RowAbout(
         "the host cancels the call: at once, in the middle, and when it is being sent",
         "A run that was stopped must not act afterwards. Send nothing after `call.sending()` has refused; do not "
         "shield or swallow the cancellation.",
     ),
-    Row.CONCURRENT: About("several calls at once", "One connector serves all workflows: calls must not share state."),
-    Row.REPEATED: About(
+    Row.CONCURRENT: RowAbout("several calls at once", "One connector serves all workflows: calls share no state."),
+    Row.REPEATED: RowAbout(
         "the call is made twice with one key",
         "Either it is one effect, and the second call answers as the first did, or set `refuses_repetition` to False.",
     ),
-    Row.KILLED_RECORD: About("SIGKILL before the call is in the ledger", _KILLED),
-    Row.KILLED_RECORDED: About("SIGKILL when the call is in the ledger and not made", _KILLED),
-    Row.KILLED_SENDING: About("SIGKILL at `call.sending()`", _KILLED),
-    Row.KILLED_NOTED: About("SIGKILL when a note is durable and the connector does not know it", _KILLED),
-    Row.KILLED_WORKING: About("SIGKILL soon after the beginning, at several times", _KILLED),
-    Row.KILLED_REQUEST: About("SIGKILL when the decisive bytes are on their way", _KILLED),
-    Row.KILLED_ANSWER: About("SIGKILL when the answer is on its way", _KILLED),
-    Row.KILLED_ANSWERED: About("SIGKILL when the connector has answered and the ledger does not know", _KILLED),
-    Row.KILLED_CHECK: About("SIGKILL before `reconcile` is asked, after a first SIGKILL", _KILLED),
-    Row.KILLED_CHECKED: About("SIGKILL when `reconcile` has answered and the ledger does not know", _KILLED),
+    Row.KILLED_RECORD: RowAbout("SIGKILL before the call is in the ledger", _KILLED),
+    Row.KILLED_RECORDED: RowAbout("SIGKILL when the call is in the ledger and not made", _KILLED),
+    Row.KILLED_SENDING: RowAbout("SIGKILL at `call.sending()`", _KILLED),
+    Row.KILLED_NOTED: RowAbout("SIGKILL when a note is durable and the connector does not know it", _KILLED),
+    Row.KILLED_WORKING: RowAbout("SIGKILL soon after the beginning, at several times", _KILLED),
+    Row.KILLED_REQUEST: RowAbout("SIGKILL when the decisive bytes are on their way", _KILLED),
+    Row.KILLED_ANSWER: RowAbout("SIGKILL when the answer is on its way", _KILLED),
+    Row.KILLED_ANSWERED: RowAbout("SIGKILL when the connector has answered and the ledger does not know", _KILLED),
+    Row.KILLED_CHECK: RowAbout("SIGKILL before `reconcile` is asked, after a first SIGKILL", _KILLED),
+    Row.KILLED_CHECKED: RowAbout("SIGKILL when `reconcile` has answered and the ledger does not know", _KILLED),
 }
 
 assert list(ABOUT) == list(Row), "every row has its words, in order"

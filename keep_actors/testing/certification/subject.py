@@ -9,14 +9,14 @@ import msgspec
 
 from keep_actors.connectors import Connector
 
-Address: TypeAlias = tuple[str, int]
+ServiceAddress: TypeAlias = tuple[str, int]
 """Host and port."""
 
 
 class RunningService(msgspec.Struct, frozen=True):
     """A real service that runs now. All of it is JSON: another process makes a connector from it."""
 
-    addresses: Mapping[str, Address] = {}
+    addresses: Mapping[str, ServiceAddress] = {}
     """By name, where it listens. The suite puts a proxy in front of each. None: a service without a network."""
     places: Mapping[str, str] = {}
     """By name, what else a connector needs to find it: a folder, a database."""

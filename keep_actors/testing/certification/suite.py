@@ -9,13 +9,13 @@ import anyio
 
 from keep_actors.connectors import Catalog
 from keep_actors.kernel.foreign_code import attempt, described
+from keep_actors.testing.certification.ground import Ground, RowBroken, RowDoesNotApply, RowMoot
 from keep_actors.testing.certification.host_rows import HOST_ROWS
 from keep_actors.testing.certification.kill_rows import KILL_ROWS
 from keep_actors.testing.certification.lives import Lives
 from keep_actors.testing.certification.network_rows import NETWORK_ROWS
 from keep_actors.testing.certification.reconcile_rows import RECONCILE_ROWS
-from keep_actors.testing.certification.rows import Outcome, Row
-from keep_actors.testing.certification.stage import Broken, DoesNotApply, Moot, Stage
+from keep_actors.testing.certification.rows import Row, RowOutcome
 from keep_actors.testing.certification.subject import Certification, RunningService
 from keep_actors.testing.certification.table import CertificationTable, RowResult
 from keep_actors.testing.certification.trial import Trial
@@ -62,12 +62,12 @@ class _Suite:
         self.connector = catalog.connectors[0].name
         self.results: list[RowResult] = []
         self._certification = certification
-        self._stages = [
-            Stage(certification, service, method) for method in catalog.methods.values() if method.kind == "mutation"
+        self._grounds = [
+            Ground(certification, service, method) for method in catalog.methods.values() if method.kind == "mutation"
         ]
-        if not self._stages:
+        if not self._grounds:
             raise ValueError(f"{self.connector} has no mutation: there is nothing to certify")
-        self.methods = [stage.method.full_name for stage in self._stages]
+        self.methods = [ground.method.full_name for ground in self._grounds]
         self._only = only
         self._on_row = on_row
         self._rows = anyio.CapacityLimiter(_ROWS_AT_ONCE)
@@ -80,33 +80,33 @@ class _Suite:
             if hasattr(os, "fork") and any(row in KILL_ROWS for row in self._only):
                 lives = await stack.enter_async_context(Lives.open(self._certification.spec()))
             async with anyio.create_task_group() as tasks:
-                for stage in self._stages:
-                    tasks.start_soon(self._stage, stage, lives)
+                for ground in self._grounds:
+                    tasks.start_soon(self._ground, ground, lives)
 
-    async def _stage(self, stage: Stage, lives: Lives | None) -> None:
-        plain = await self._tried(stage, Row.PLAIN, lives)
-        if plain.outcome is Outcome.FAILED or Row.PLAIN in self._only:
+    async def _ground(self, ground: Ground, lives: Lives | None) -> None:
+        plain = await self._tried(ground, Row.PLAIN, lives)
+        if plain.outcome is RowOutcome.FAILED or Row.PLAIN in self._only:
             self._tell(plain)
-        if plain.outcome is Outcome.FAILED:
+        if plain.outcome is RowOutcome.FAILED:
             return
         async with anyio.create_task_group() as tasks:
             for row in Row:
                 if row in self._only and row is not Row.PLAIN:
-                    tasks.start_soon(self._row, stage, row, lives)
+                    tasks.start_soon(self._row, ground, row, lives)
 
-    async def _row(self, stage: Stage, row: Row, lives: Lives | None) -> None:
+    async def _row(self, ground: Ground, row: Row, lives: Lives | None) -> None:
         async with self._kills if row in KILL_ROWS else self._rows:
-            self._tell(await self._tried(stage, row, lives))
+            self._tell(await self._tried(ground, row, lives))
 
-    async def _tried(self, stage: Stage, row: Row, lives: Lives | None) -> RowResult:
+    async def _tried(self, ground: Ground, row: Row, lives: Lives | None) -> RowResult:
         began = anyio.current_time()
-        outcome, seen = Outcome.FAILED, f"it was not over after {_ROW_S} s"
+        outcome, seen = RowOutcome.FAILED, f"it was not over after {_ROW_S} s"
         with attempt() as tried, anyio.move_on_after(_ROW_S):
-            outcome, seen = await _outcome(stage, row, lives)
+            outcome, seen = await _outcome(ground, row, lives)
         if tried.error is not None:
-            outcome, seen = Outcome.FAILED, described(tried.error)
+            outcome, seen = RowOutcome.FAILED, described(first_of(tried.error))
         took_ms = int((anyio.current_time() - began) * 1000)
-        return RowResult(stage.method.full_name, row, outcome, seen, took_ms)
+        return RowResult(ground.method.full_name, row, outcome, seen, took_ms)
 
     def _tell(self, result: RowResult) -> None:
         self.results.append(result)
@@ -114,30 +114,37 @@ class _Suite:
             self._on_row(result)
 
 
-async def _outcome(stage: Stage, row: Row, lives: Lives | None) -> tuple[Outcome, str]:
+def first_of(error: BaseException) -> BaseException:
+    """The first error in a group of errors, which says more than the group."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error
+
+
+async def _outcome(ground: Ground, row: Row, lives: Lives | None) -> tuple[RowOutcome, str]:
     words = ""
     for times in range(1, _TRIES + 1):
         try:
-            return Outcome.HELD, await _seen(stage.with_time(times), row, lives)
-        except DoesNotApply as error:
-            return Outcome.DOES_NOT_APPLY, str(error)
-        except Broken as error:
-            return Outcome.FAILED, str(error)
-        except Moot as error:
+            return RowOutcome.HELD, await _seen(ground.with_time(times), row, lives)
+        except RowDoesNotApply as error:
+            return RowOutcome.DOES_NOT_APPLY, str(error)
+        except RowBroken as error:
+            return RowOutcome.FAILED, str(error)
+        except RowMoot as error:
             words = str(error)
-    return Outcome.FAILED, words
+    return RowOutcome.FAILED, words
 
 
-async def _seen(stage: Stage, row: Row, lives: Lives | None) -> str:
+async def _seen(ground: Ground, row: Row, lives: Lives | None) -> str:
     if row in KILL_ROWS:
         if lives is None:
-            raise DoesNotApply("this system cannot fork processes")
-        return await KILL_ROWS[row](stage, lives)
+            raise RowDoesNotApply("this system cannot fork processes")
+        return await KILL_ROWS[row](ground, lives)
     if row in NETWORK_ROWS:
-        stage.need_network()
+        ground.need_network()
     # Caught before the connector is closed: the task group around it would make a group of it.
     seen = ""
-    async with Trial.open(stage) as trial:
+    async with Trial.open(ground) as trial:
         with attempt() as tried:
             seen = await TRIAL_ROWS[row](trial)
     if tried.error is not None:

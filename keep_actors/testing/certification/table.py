@@ -2,7 +2,7 @@
 
 import msgspec
 
-from keep_actors.testing.certification.rows import ABOUT, Outcome, Row
+from keep_actors.testing.certification.rows import ABOUT, Row, RowOutcome
 
 
 class RowResult(msgspec.Struct, frozen=True):
@@ -11,7 +11,7 @@ class RowResult(msgspec.Struct, frozen=True):
     method: str
     """As a script calls it: `crm.insertCustomers`."""
     row: Row
-    outcome: Outcome
+    outcome: RowOutcome
     seen: str
     """The observation, or the reason why the row does not apply."""
     took_ms: int
@@ -27,7 +27,7 @@ class RowResult(msgspec.Struct, frozen=True):
         return ABOUT[self.row].why
 
     def __str__(self) -> str:
-        why = f"\n    {self.why}" if self.outcome is Outcome.FAILED else ""
+        why = f"\n    {self.why}" if self.outcome is RowOutcome.FAILED else ""
         return f"{self.method}: {self.row} {self.outcome} ({self.took_ms} ms): {self.seen}{why}"
 
 
@@ -42,17 +42,17 @@ class CertificationTable(msgspec.Struct, frozen=True):
     @property
     def failed(self) -> list[RowResult]:
         """The rows that failed."""
-        return self.of(Outcome.FAILED)
+        return self.of(RowOutcome.FAILED)
 
     @property
     def held(self) -> list[RowResult]:
         """The rows that held."""
-        return self.of(Outcome.HELD)
+        return self.of(RowOutcome.HELD)
 
-    def of(self, outcome: Outcome) -> list[RowResult]:
+    def of(self, outcome: RowOutcome) -> list[RowResult]:
         """The rows with this outcome."""
         return [each for each in self.results if each.outcome is outcome]
 
     def __str__(self) -> str:
-        counts = ", ".join(f"{len(self.of(outcome))} {outcome}" for outcome in Outcome)
+        counts = ", ".join(f"{len(self.of(outcome))} {outcome}" for outcome in RowOutcome)
         return "\n".join([f"{self.connector}: {counts}", *map(str, self.failed)])

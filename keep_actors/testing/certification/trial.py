@@ -27,7 +27,7 @@ from keep_actors.connectors import (
     Verdict,
 )
 from keep_actors.connectors.calls import OnSending
-from keep_actors.testing.certification.stage import Broken, Stage, Wanted, Way
+from keep_actors.testing.certification.ground import ExampleCall, Ground, Route, RowBroken
 from keep_storage import wall_clock
 from keep_storage.model import FailureClass, Json
 
@@ -42,7 +42,7 @@ def tell_nobody() -> None:
     """Do nothing before a send."""
 
 
-class Known(StrEnum):
+class Belief(StrEnum):
     """What the host believes in the end."""
 
     HAPPENED = "it happened"
@@ -50,19 +50,19 @@ class Known(StrEnum):
     ASKED = "a person is asked"
 
 
-class Settled(NamedTuple):
+class SettledCall(NamedTuple):
     """The end of a call, as the host believes it."""
 
-    known: Known
+    known: Belief
     words: str
     result: Json | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Made:
+class MadeCall:
     """A call that was made."""
 
-    wanted: Wanted
+    wanted: ExampleCall
     call: MutationCall
     outcome: CallOutcome | None
     """None: the host cancelled it."""
@@ -72,26 +72,26 @@ class Made:
 class Trial:
     """A connector that is open, with one of its mutations."""
 
-    def __init__(self, stage: Stage, way: Way, method: Method) -> None:
-        self.stage = stage
+    def __init__(self, ground: Ground, way: Route, method: Method) -> None:
+        self.ground = ground
         self.way = way
         self.method = method
 
     @classmethod
     @asynccontextmanager
-    async def open(cls, stage: Stage) -> AsyncIterator["Trial"]:
+    async def open(cls, ground: Ground) -> AsyncIterator["Trial"]:
         """Make a connector of its own for a row, and close it."""
-        async with stage.way() as way:
-            catalog = Catalog([stage.certification.connector(way.seen)])
+        async with ground.way() as way:
+            catalog = Catalog([ground.certification.connector(way.seen)])
             async with catalog.opened():
-                [method] = [each for each in catalog.methods.values() if each.name == stage.method.name]
-                yield cls(stage, way, method)
+                [method] = [each for each in catalog.methods.values() if each.name == ground.method.name]
+                yield cls(ground, way, method)
 
     # Calls.
 
-    def call_of(self, wanted: Wanted, key: str | None = None, on_sending: OnSending = tell_nobody) -> MutationCall:
+    def call_of(self, wanted: ExampleCall, key: str | None = None, on_sending: OnSending = tell_nobody) -> MutationCall:
         """The call, as the host would make it."""
-        key = key or self.stage.new_key()
+        key = key or self.ground.new_key()
         return MutationCall(
             idempotency_key=key,
             workflow_id="wf_certification",
@@ -103,13 +103,13 @@ class Trial:
             on_sending=on_sending,
         )
 
-    async def make(self, wanted: Wanted, *, timeout_ms: int | None = None, key: str | None = None) -> Made:
+    async def make(self, wanted: ExampleCall, *, timeout_ms: int | None = None, key: str | None = None) -> MadeCall:
         """Make a call, for at most this long."""
-        timeout_ms = timeout_ms or self.stage.timeout_ms
+        timeout_ms = timeout_ms or self.ground.timeout_ms
         call, deadline = self.call_of(wanted, key), anyio.current_time() + timeout_ms / 1000
-        return Made(wanted, call, await self.method.mutate(wanted.params, call, timeout_ms), deadline)
+        return MadeCall(wanted, call, await self.method.mutate(wanted.params, call, timeout_ms), deadline)
 
-    async def happens(self, wanted: Wanted, *, key: str | None = None) -> Made:
+    async def happens(self, wanted: ExampleCall, *, key: str | None = None) -> MadeCall:
         """Make a call that must happen. A busy service may say some times that it did not."""
         made = await self.make(wanted, timeout_ms=LONG_MS, key=key)
         for _ in range(_TRIES):
@@ -118,67 +118,67 @@ class Trial:
             await anyio.sleep(_PAUSE_S)
             made = await self.make(wanted, timeout_ms=LONG_MS, key=key)
         if not isinstance(made.outcome, Happened):
-            raise Broken(f"without a fault: {_said(made.outcome)}")
+            raise RowBroken(f"without a fault: {_said(made.outcome)}")
         return made
 
     # The host's belief.
 
-    async def ask(self, made: Made, timeout_ms: int | None = None) -> Verdict:
+    async def ask(self, made: MadeCall, timeout_ms: int | None = None) -> Verdict:
         """Ask `reconcile` once, as if now were the first time."""
         waited_ms = int((anyio.current_time() - made.deadline) * 1000)
         again = _again(made.call)
-        return await self.method.reconcile(again, timeout_ms or self.stage.timeout_ms, waited_ms)
+        return await self.method.reconcile(again, timeout_ms or self.ground.timeout_ms, waited_ms)
 
-    async def settled(self, made: Made) -> Settled:
+    async def settled(self, made: MadeCall) -> SettledCall:
         """Find out as the runtime does, until it is known or a person would be asked."""
         match made.outcome:
             case Happened():
-                return Settled(Known.HAPPENED, "it answered", made.outcome.json_text)
+                return SettledCall(Belief.HAPPENED, "it answered", made.outcome.json_text)
             case DidNotHappen():
-                return Settled(Known.DID_NOT_HAPPEN, f"it says that nothing happened: {made.outcome.message}")
+                return SettledCall(Belief.DID_NOT_HAPPEN, f"it says that nothing happened: {made.outcome.message}")
             case _:
                 pass
         said = "it was cancelled" if made.outcome is None else f"the outcome is unknown: {made.outcome.message}"
         if not self.method.reconcilable:
-            return Settled(Known.ASKED, f"{said}; there is no `reconcile`")
+            return SettledCall(Belief.ASKED, f"{said}; there is no `reconcile`")
         until = max(made.deadline, anyio.current_time()) + self.method.settle_ms / 1000 + _PATIENCE_S
         while True:
             pause_s = _PAUSE_S
             match await self.ask(made):
                 case Applied(result=result):
-                    return Settled(Known.HAPPENED, f"{said}; `reconcile` says Applied", result)
+                    return SettledCall(Belief.HAPPENED, f"{said}; `reconcile` says Applied", result)
                 case NotApplied() if anyio.current_time() >= made.deadline:
-                    return Settled(Known.DID_NOT_HAPPEN, f"{said}; `reconcile` says NotApplied")
+                    return SettledCall(Belief.DID_NOT_HAPPEN, f"{said}; `reconcile` says NotApplied")
                 case NotApplied():
                     pause_s = made.deadline - anyio.current_time()
                 case Retry(message=message, retry_after_ms=after_ms):
                     pause_s = (after_ms or 0) / 1000
                     if anyio.current_time() > until:
-                        return Settled(Known.ASKED, f"{said}; `reconcile` cannot tell: {message}")
+                        return SettledCall(Belief.ASKED, f"{said}; `reconcile` cannot tell: {message}")
             await anyio.sleep(min(max(_PAUSE_S, pause_s), max(_PAUSE_S, until - anyio.current_time())))
 
-    async def judged(self, made: Made) -> str:
-        """Compare the belief with the effects, and make the call again if it did not happen. Raises `Broken`."""
+    async def judged(self, made: MadeCall) -> str:
+        """Compare the belief with the effects, and make the call again if it did not happen. Raises `RowBroken`."""
         wanted, settled = made.wanted, await self.settled(made)
         match settled.known:
-            case Known.HAPPENED:
-                effects = await self.stage.effects_come(wanted)
+            case Belief.HAPPENED:
+                effects = await self.ground.effects_come(wanted)
                 if effects != 1:
-                    raise Broken(f"{settled.words}, and there are {effects} effects")
+                    raise RowBroken(f"{settled.words}, and there are {effects} effects")
                 return f"{settled.words}; 1 effect"
-            case Known.ASKED:
-                effects = await self.stage.effects_at_rest(wanted)
+            case Belief.ASKED:
+                effects = await self.ground.effects_at_rest(wanted)
                 if effects > 1:
-                    raise Broken(f"{settled.words}, and there are {effects} effects")
+                    raise RowBroken(f"{settled.words}, and there are {effects} effects")
                 return f"{settled.words}: a question, with {effects} effects"
-            case Known.DID_NOT_HAPPEN:
-                effects = await self.stage.effects_at_rest(wanted)
+            case Belief.DID_NOT_HAPPEN:
+                effects = await self.ground.effects_at_rest(wanted)
                 if effects:
-                    raise Broken(f"{settled.words}, and there is an effect ({effects})")
+                    raise RowBroken(f"{settled.words}, and there is an effect ({effects})")
                 await self.happens(wanted)
-                effects = await self.stage.effects_at_rest(wanted)
+                effects = await self.ground.effects_at_rest(wanted)
                 if effects != 1:
-                    raise Broken(f"{settled.words}; it was made again, and there are {effects} effects")
+                    raise RowBroken(f"{settled.words}; it was made again, and there are {effects} effects")
                 return f"{settled.words}; made again, 1 effect"
 
 

@@ -19,8 +19,8 @@ class _Naive(TillCertification):
 class Adding(TillConnector):
     """The same, with a part of its own in place of one that is right."""
 
-    async def sent(self, call: MutationCall) -> str:
-        return (await said(self.address, f"ADD {call.idempotency_key} {call.params['text']}", call))[3:]
+    async def sent(self, text: str, call: MutationCall) -> str:
+        return (await said(self.address, f"ADD {call.idempotency_key} {text}", call))[3:]
 
     async def looked(self, call: MutationCall) -> Applied | NotApplied:
         answer = await said(self.address, f"FIND {call.idempotency_key}")
@@ -29,7 +29,7 @@ class Adding(TillConnector):
     @mutation(marks_sent=True, settle_ms=SETTLE_MS)
     async def add(self, text: str, call: MutationCall) -> str:
         """Add an entry."""
-        return await self.sent(call)
+        return await self.sent(text, call)
 
     @add.reconcile
     async def find(self, call: MutationCall) -> Applied | NotApplied:
@@ -39,9 +39,9 @@ class Adding(TillConnector):
 class TransientAlways(Adding):
     """Every error is `Transient`, as if nothing had happened."""
 
-    async def sent(self, call: MutationCall) -> str:
+    async def sent(self, text: str, call: MutationCall) -> str:
         try:
-            return await super().sent(call)
+            return await super().sent(text, call)
         except (OSError, *BROKEN) as error:
             raise Transient(f"the till cannot be reached: {error}") from error
 
@@ -53,8 +53,8 @@ class TransientAlwaysCertification(_Naive):
 class NeverSending(Adding):
     """It declares `marks_sent`, and does not say when it sends."""
 
-    async def sent(self, call: MutationCall) -> str:
-        return (await said(self.address, f"ADD {call.idempotency_key} {call.params['text']}"))[3:]
+    async def sent(self, text: str, call: MutationCall) -> str:
+        return (await said(self.address, f"ADD {call.idempotency_key} {text}"))[3:]
 
 
 class NeverSendingCertification(_Naive):
@@ -64,39 +64,32 @@ class NeverSendingCertification(_Naive):
 class SendsAgain(Adding):
     """It sends again by itself, to a service that does not know keys."""
 
-    async def sent(self, call: MutationCall) -> str:
+    async def sent(self, text: str, call: MutationCall) -> str:
         for _ in range(2):
             try:
                 with anyio.fail_after(0.15):
-                    return await super().sent(call)
+                    return await super().sent(text, call)
             except (OSError, *BROKEN):
                 continue
-        return await super().sent(call)
+        return await super().sent(text, call)
 
 
 class SendsAgainCertification(_Naive):
     made = SendsAgain
+    is_strict = False
     refuses_repetition = False
 
 
-class NoKeys(_Naive):
+class NoKeysCertification(TillCertification):
     """A service that makes two effects of one key, although the subject says otherwise."""
 
-    made = Adding
-    refuses_repetition = True
-
-    def service(self):  # type: ignore[no-untyped-def, override]
-        return _Forgetful().service()
-
-
-class _Forgetful(TillCertification):
-    refuses_repetition = False
+    is_strict = False
 
 
 class NeverFinds(Adding):
     """Its `reconcile` says `NotApplied` always."""
 
-    async def looked(self, call: MutationCall) -> Applied | NotApplied:
+    async def looked(self, _: MutationCall) -> Applied | NotApplied:
         return NotApplied()
 
 
@@ -175,8 +168,8 @@ class NoSettleCertification(TillCertification):
 class SharesState(Adding):
     """It keeps the parameters of a call in the connector."""
 
-    async def sent(self, call: MutationCall) -> str:
-        self.text = call.params["text"]
+    async def sent(self, text: str, call: MutationCall) -> str:
+        self.text = text
         await anyio.sleep(0.05)
         return (await said(self.address, f"ADD {call.idempotency_key} {self.text}", call))[3:]
 

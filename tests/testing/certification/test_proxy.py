@@ -8,9 +8,9 @@ import pytest
 from anyio.abc import SocketAttribute, SocketStream
 from anyio.streams.buffered import BufferedByteReceiveStream
 
-from keep_actors.testing.certification.faults import Act, Fault, Finder, Way
+from keep_actors.testing.certification.faults import Act, Fault, PatternFinder, Way
 from keep_actors.testing.certification.proxy import Proxy
-from keep_actors.testing.certification.subject import Address
+from keep_actors.testing.certification.subject import ServiceAddress
 
 pytestmark = pytest.mark.anyio
 
@@ -27,7 +27,7 @@ class Shop:
 
     @classmethod
     @asynccontextmanager
-    async def open(cls) -> AsyncIterator[tuple["Shop", Address]]:
+    async def open(cls) -> AsyncIterator[tuple["Shop", ServiceAddress]]:
         shop = cls()
         async with (
             await anyio.create_tcp_listener(local_host="127.0.0.1") as listener,
@@ -66,7 +66,7 @@ class Buyer:
 
     @classmethod
     @asynccontextmanager
-    async def at(cls, address: Address) -> AsyncIterator["Buyer"]:
+    async def at(cls, address: ServiceAddress) -> AsyncIterator["Buyer"]:
         async with await anyio.connect_tcp(*address) as stream:
             yield cls(stream)
 
@@ -215,9 +215,9 @@ async def test_a_service_that_is_not_there_resets_its_client() -> None:
     ],
 )
 def test_the_place_of_a_pattern(chunks: list[bytes], place: int) -> None:
-    finder = Finder(b"COMMIT")
+    finder = PatternFinder(b"COMMIT")
     assert [finder.find(chunk) for chunk in chunks] == [None] * (len(chunks) - 1) + [place]
 
 
 def test_no_pattern_is_at_the_first_byte() -> None:
-    assert Finder(b"").find(b"anything") == 0
+    assert PatternFinder(b"").find(b"anything") == 0

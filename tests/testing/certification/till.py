@@ -13,7 +13,7 @@ from anyio.abc import SocketAttribute, SocketStream
 from anyio.streams.buffered import BufferedByteReceiveStream
 
 from keep_actors.connectors import Applied, Connector, MutationCall, NotApplied, mutation
-from keep_actors.testing.certification import Address, Certification, RunningService
+from keep_actors.testing.certification import Certification, RunningService, ServiceAddress
 
 BROKEN = (anyio.EndOfStream, anyio.IncompleteRead, anyio.BrokenResourceError)
 SETTLE_MS = 200
@@ -51,7 +51,7 @@ class Till:
         return "WHAT"
 
 
-async def said(address: Address, line: str, call: MutationCall | None = None) -> str:
+async def said(address: ServiceAddress, line: str, call: MutationCall | None = None) -> str:
     """Say a line on a connection of its own, and return the answer."""
     async with await anyio.connect_tcp(*address) as stream:
         if call is not None:
@@ -66,7 +66,7 @@ class TillConnector(Connector):
 
     name = "till"
 
-    def __init__(self, address: Address) -> None:
+    def __init__(self, address: ServiceAddress) -> None:
         self.address = address
 
     @mutation(marks_sent=True, settle_ms=SETTLE_MS)
@@ -87,10 +87,11 @@ class TillCertification(Certification):
     decisive: ClassVar[Mapping[str, bytes]] = {"add": b"ADD "}
     timeout_ms = 400
     kind: ClassVar[type[TillConnector]] = TillConnector
+    is_strict: ClassVar[bool] = True
 
     @asynccontextmanager
     async def service(self) -> AsyncIterator[RunningService]:
-        till = Till(is_strict=self.refuses_repetition)
+        till = Till(is_strict=self.is_strict)
         listener = await anyio.create_tcp_listener(local_host="127.0.0.1")
         async with listener, anyio.create_task_group() as tasks:
             tasks.start_soon(listener.serve, till.serve)
@@ -100,9 +101,9 @@ class TillCertification(Certification):
     def connector(self, service: RunningService) -> Connector:
         return self.kind(service.addresses["till"])
 
-    def example(self, method: str, number: int) -> Mapping[str, Any]:
+    def example(self, _: str, number: int) -> Mapping[str, Any]:
         return {"text": f"entry-{number}"}
 
-    async def effects(self, service: RunningService, method: str, params: Mapping[str, Any]) -> int:
+    async def effects(self, service: RunningService, _: str, params: Mapping[str, Any]) -> int:
         answer = await said(service.addresses["till"], f"COUNT {params['text']}")
         return int(answer.removeprefix("OK "))

@@ -1,4 +1,4 @@
-"""What the rows of a mutation share: the running service, ways to it that can be disturbed, and examples."""
+"""The ground that the rows of a mutation share: the running service, ways to it that can be disturbed, and examples."""
 
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -22,19 +22,19 @@ QUIET_S = 0.15
 """After this time something that should not come is taken not to come. It is on this machine, and nothing holds it."""
 
 
-class Broken(Exception):
+class RowBroken(Exception):
     """The row failed: the connector said something that is not so, or there are too many effects."""
 
 
-class DoesNotApply(Exception):
+class RowDoesNotApply(Exception):
     """The row cannot be tried with this connector. The message says why."""
 
 
-class Moot(Exception):
+class RowMoot(Exception):
     """The moment of the row did not come in time: it can be tried again with more time."""
 
 
-class Way:
+class Route:
     """Ways to the service, each through a proxy."""
 
     def __init__(self, proxies: Mapping[str, Proxy], seen: RunningService) -> None:
@@ -92,14 +92,14 @@ class Way:
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class ExampleCall:
     """One call that is to be made: an example with a number of its own."""
 
     example: Mapping[str, Any]
     params: Params
 
 
-class Stage:
+class Ground:
     """The service and one mutation of the connector."""
 
     def __init__(self, certification: Certification, service: RunningService, method: Method) -> None:
@@ -112,28 +112,28 @@ class Stage:
         self._numbers: Iterator[int] = count(1)
         self._ids = Ids(wall_clock)
 
-    def with_time(self, times: int) -> "Stage":
+    def with_time(self, times: int) -> "Ground":
         """The same, with so many times the time for a call."""
         patient = copy(self)
         patient.timeout_ms = times * self.timeout_ms
         return patient
 
-    def wanted(self) -> Wanted:
+    def wanted(self) -> ExampleCall:
         """A call that was never made."""
         example = self.certification.example(self.method.name, next(self._numbers))
-        return Wanted(example, self.method.decode_params(msgspec.json.encode(example).decode()))
+        return ExampleCall(example, self.method.decode_params(msgspec.json.encode(example).decode()))
 
     def new_key(self) -> str:
         """An idempotency key, as the runtime makes them."""
         return self._ids.new("mut")
 
     def need_network(self) -> None:
-        """Raise `DoesNotApply` for a service on this machine."""
+        """Raise `RowDoesNotApply` for a service on this machine."""
         if not self.service.addresses:
-            raise DoesNotApply("the service has no network")
+            raise RowDoesNotApply("the service has no network")
 
     @asynccontextmanager
-    async def way(self) -> AsyncIterator[Way]:
+    async def way(self) -> AsyncIterator[Route]:
         """A way to the service of its own."""
         async with AsyncExitStack() as stack:
             proxies = {
@@ -141,13 +141,13 @@ class Stage:
                 for name, address in self.service.addresses.items()
             }
             addresses = {name: proxy.address for name, proxy in proxies.items()}
-            yield Way(proxies, replace(self.service, addresses=addresses))
+            yield Route(proxies, replace(self.service, addresses=addresses))
 
-    async def effects(self, wanted: Wanted) -> int:
+    async def effects(self, wanted: ExampleCall) -> int:
         """The effects of a call, now."""
         return await self.certification.effects(self.service, self.method.name, wanted.example)
 
-    async def effects_come(self, wanted: Wanted, most_s: float = 2.0) -> int:
+    async def effects_come(self, wanted: ExampleCall, most_s: float = 2.0) -> int:
         """The effects of a call, when there is one at last, or the time is over."""
         until = anyio.current_time() + most_s
         while True:
@@ -156,7 +156,7 @@ class Stage:
                 return effects
             await anyio.sleep(_LOOK_S)
 
-    async def effects_at_rest(self, wanted: Wanted) -> int:
+    async def effects_at_rest(self, wanted: ExampleCall) -> int:
         """The effects of a call after a quiet time, in which another one could still have come."""
         await anyio.sleep(QUIET_S)
         return await self.effects(wanted)
