@@ -174,10 +174,15 @@ class Mail(Service):
         return without_repeats((*chosen, settings.copy_to)) if settings.sent_copy == "bcc" else chosen
 
     def _composed(self, letter: Letter) -> bytes:
+        # Before it is written: that takes long for a large text.
+        self._refuse_large(len(letter.text) + len(letter.html) + sum(len(each.base64) for each in letter.attachments))
         mail = composed(letter)
-        if len(mail) > self._settings.send_bytes_max:
-            raise InvalidCall(f"the mail has {len(mail):,} bytes; at most {self._settings.send_bytes_max:,} are sent")
+        self._refuse_large(len(mail))
         return mail
+
+    def _refuse_large(self, size: int) -> None:
+        if size > self._settings.send_bytes_max:
+            raise InvalidCall(f"the mail has {size:,} bytes; at most {self._settings.send_bytes_max:,} are sent")
 
     async def _has_copy(self, sent_id: str) -> bool:
         def look(line: Line) -> bool:

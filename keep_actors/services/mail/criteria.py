@@ -13,7 +13,7 @@ _CHARS_MAX: Final = 200
 _MONTHS: Final = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 _SPECIAL: Final = re.compile(rb'([\\"])')
 
-Day = Annotated[str, msgspec.Meta(pattern=r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$", examples=["2026-11-30"])]
+Day = Annotated[str, msgspec.Meta(examples=["2026-11-30"])]
 
 
 class Criteria(msgspec.Struct, frozen=True, kw_only=True, rename={"from_": "from", "message_id": "messageId"}):

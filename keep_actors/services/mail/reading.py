@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from email import message_from_bytes
 from email.header import decode_header
 from email.message import Message
+from email.parser import BytesHeaderParser
 from email.policy import compat32
 from email.utils import getaddresses
 from typing import Annotated, Any, Final, TypeAlias
@@ -24,6 +25,11 @@ from keep_actors.services.mail.words import on_one_line, shown
 _HEADER_CHARS_MAX: Final = 2_000
 _ADDRESSES_MAX: Final = 100
 _PARTS_MAX: Final = 200
+_HEADERS_BYTES_MAX: Final = 64 * 1024
+_LINE_ENDS_MAX: Final = 500_000
+_BOUNDARIES_MAX: Final = 50
+_DASHES_MAX: Final = 2_000
+_BOUNDARY: Final = re.compile(rb"boundary\s{0,9}(\*[0-9]{0,9}\*?)?\s{0,9}=", re.IGNORECASE)
 _NAME_CHARS_MAX: Final = 200
 
 HEADERS: Final = ("From", "To", "Cc", "Reply-To", "Subject", "Date", "Message-ID", "In-Reply-To")
@@ -189,10 +195,26 @@ def decode(content: bytes, charset: str) -> str:
 def _parsed(raw: bytes, problems: list[str]) -> Message:
     message = Message()
     with attempt() as tried:
-        message = message_from_bytes(raw, policy=compat32)
+        if _is_small(raw):
+            message = message_from_bytes(raw, policy=compat32)
+        else:
+            problems.append("it has too many lines or parts; only the beginning of its headers was read")
+            message = BytesHeaderParser(policy=compat32).parsebytes(raw[:_HEADERS_BYTES_MAX])
     if tried.error is not None:
         problems.append("it could not be parsed")
     return message
+
+
+def _is_small(raw: bytes) -> bool:
+    """Return False for a mail that takes the parser too long, or too much memory.
+
+    It makes an object of each header and each part, and compares each line with the boundaries of all parts around it.
+    """
+    if raw.count(b"\n") + raw.count(b"\r") > _LINE_ENDS_MAX:
+        return False
+    boundaries = sum(1 for _ in _BOUNDARY.finditer(raw))
+    dashes = raw.count(b"\n--") + raw.count(b"\r--")
+    return boundaries == 0 or (boundaries <= _BOUNDARIES_MAX and dashes <= _DASHES_MAX)
 
 
 def _leaves(message: Message) -> Iterator[Message]:

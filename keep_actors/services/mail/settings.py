@@ -137,7 +137,7 @@ def _check_sending(settings: MailSettings) -> None:
     if not DOMAIN.fullmatch(settings.message_domain) or len(settings.message_domain) > _NAME_CHARS_MAX:
         raise SettingsError("domain", f"{settings.message_domain!r} is not a domain; write one such as example.com")
     for each in settings.allowed_recipients or ():
-        if not DOMAIN.fullmatch(each) and problem_with_address(each):
+        if "*" in each or (not DOMAIN.fullmatch(each) and problem_with_address(each)):
             raise SettingsError("allowed_recipients", f"{each!r} is no address and no domain; write example.com")
     if settings.sent_copy is None:
         what = 'is missing; write "server" if the provider files a copy of every mail by itself, "append" if this '

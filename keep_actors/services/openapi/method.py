@@ -40,9 +40,12 @@ class Documents(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, document: Document) -> "Documents":
-        """Leave out of each what is not part of it."""
+        """Leave out of each what is not part of it. Raises `SettingsError`."""
         root = document.root
-        return cls(document, without_marked(root, "readOnly"), without_marked(root, "writeOnly"))
+        try:
+            return cls(document, without_marked(root, "readOnly"), without_marked(root, "writeOnly"))
+        except RecursionError:
+            raise SettingsError("document", "is nested too deep to be a document of a service") from None
 
 
 def operation_of(

@@ -1,11 +1,13 @@
 """A language model as a read, at a real endpoint: answers, answers that are kept, cost, and all that goes wrong."""
 
 import json
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import anyio
+import msgspec
 import pytest
 
 from keep_actors.connectors import Answer, Catalog, Failed, Method, ReadCall
@@ -134,6 +136,24 @@ async def test_an_answer_in_a_folder_survives_a_restart(model: Model, port: int,
         assert (await ask(catalog.methods["chat.ask"], "why?"))["text"] == "answer 3 to why?"
 
 
+async def test_what_is_kept_is_bounded(model: Model, port: int, tmp_path: Path) -> None:
+    old, young, foreign = (tmp_path / name for name in (f"{'a' * 64}.json", f"{'b' * 64}.json", "notes.json"))
+    for path in (old, young, foreign):
+        path.write_text("{}", "utf-8")
+    time = VirtualTime(int(young.stat().st_mtime * 1_000))
+    os.utime(old, (1, 1))
+    os.utime(foreign, (1, 1))
+    settings = chat_settings(port, answers_max=2, folder=tmp_path)
+    catalog = Catalog([Chat(settings, time=time)])
+    async with catalog.opened():
+        assert names_in(tmp_path) == {young.name, foreign.name}
+    catalog = Catalog([Chat(msgspec.structs.replace(settings, folder=None))])
+    async with catalog.opened():
+        for question in ("a", "b", "c", "c", "a"):
+            await ask(catalog.methods["chat.ask"], question)
+    assert [each["messages"][0]["content"] for each in model.asked] == ["a", "b", "c", "a"]
+
+
 async def test_equal_questions_at_once_are_one_request(model: Model, port: int) -> None:
     catalog = Catalog([Chat(chat_settings(port))])
     method = catalog.methods["chat.ask"]
@@ -173,6 +193,10 @@ async def test_a_question_goes_on_if_the_one_who_asked_first_is_cancelled(model:
                 first.cancel()
         model.held.set()
     assert [each["text"] for each in answers] == ["answer 2 to hold"]
+
+
+def names_in(folder: Path) -> set[str]:
+    return {path.name for path in folder.iterdir()}
 
 
 SCHEMA = {

@@ -157,8 +157,9 @@ def test_a_security_scheme_that_is_not_understood_is_refused(
         ('{"swagger": "2.0"}', "write OpenAPI 3.0 or 3.1"),
         ('{"openapi": "4.0.0"}', 'has the version "4.0.0"'),
         ("[]", "write OpenAPI 3.0 or 3.1"),
+        (f'{{"openapi": "3.1.0", "x": {"[" * 600}{"]" * 600}}}', "is nested too deep"),
     ],
-    ids=["yaml", "deep", "swagger", "future", "list"],
+    ids=["yaml", "deep", "swagger", "future", "list", "nested"],
 )
 def test_a_file_that_is_no_such_document_is_refused(tmp_path: Path, content: str, words: str) -> None:
     settings = echo_settings(tmp_path, 1)
