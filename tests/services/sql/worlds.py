@@ -83,8 +83,15 @@ class Calls:
     def call(self, method: str, params: Any, key: str, attempt: int = 1) -> tuple[Params, MutationCall]:
         """The call that the host makes."""
         decoded = self.catalog.methods[f"sql.{method}"].decode_params(msgspec.json.encode(params).decode())
-        ids = {"workflow_id": "wf_1", "run_id": "run_1", "mutation_id": key}
-        call = MutationCall(idempotency_key=key, params=decoded.values, sent_at=None, attempt=attempt, **ids)
+        call = MutationCall(
+            idempotency_key=key,
+            workflow_id="wf_1",
+            run_id="run_1",
+            mutation_id=key,
+            params=decoded.values,
+            sent_at=None,
+            attempt=attempt,
+        )
         return decoded, call
 
     async def mutate(

@@ -1,0 +1,1 @@
+"""The connector of tools of an MCP server."""
