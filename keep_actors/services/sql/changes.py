@@ -10,22 +10,22 @@ import msgspec
 
 from keep_actors.connectors import ConnectorBug, InvalidCall, MutationCall, PreconditionFailed
 from keep_actors.connectors.outcomes import Verdict
-from keep_actors.services.sql.database import Database, DatabaseRow, SqlFault, SqlTransaction
-from keep_actors.services.sql.evidence import Change, Evidence
+from keep_actors.services.sql.database import DatabaseRow, SqlDatabase, SqlFault, SqlTransaction
+from keep_actors.services.sql.evidence import Evidence, SqlChange
 from keep_actors.services.sql.leaving import Leaving
 from keep_actors.services.sql.meanings import UNIQUE, after_commit, nothing_happened
-from keep_actors.services.sql.statements import Statement
+from keep_actors.services.sql.statements import SqlStatement
 
 
 class Changer:
     """Makes changes in a database, and finds out if they were made."""
 
-    def __init__(self, database: Database, evidence: Evidence, result_bytes_max: int) -> None:
+    def __init__(self, database: SqlDatabase, evidence: Evidence, result_bytes_max: int) -> None:
         self._database = database
         self._evidence = evidence
         self._result_bytes_max = result_bytes_max
 
-    def make(self, change: Change, call: MutationCall, leaving: Leaving) -> Any:
+    def make(self, change: SqlChange, call: MutationCall, leaving: Leaving) -> Any:
         """Make the change, and return its result. Raises a `ConnectorError` if nothing happened, else `Uncertain`."""
         try:
             with self._database.changing(leaving) as transaction:
@@ -41,7 +41,7 @@ class Changer:
             assert not call.is_sent, "only the COMMIT comes after it, and what it raises is another error"
             raise nothing_happened(fault) from None
 
-    def look(self, change: Change, call: MutationCall, leaving: Leaving) -> Verdict:
+    def look(self, change: SqlChange, call: MutationCall, leaving: Leaving) -> Verdict:
         """Find out if the change was made. Waits for a COMMIT of the same call that is active."""
         try:
             with self._database.changing(leaving) as transaction:
@@ -50,7 +50,7 @@ class Changer:
         except SqlFault as fault:
             raise nothing_happened(fault) from None
 
-    def _changed(self, transaction: SqlTransaction, change: Change, call: MutationCall) -> Any:
+    def _changed(self, transaction: SqlTransaction, change: SqlChange, call: MutationCall) -> Any:
         table = change.statements.table
         try:
             rows = transaction.run(*_statement(change, call))
@@ -68,7 +68,7 @@ class Changer:
             raise ConnectorBug(f"{len(rows)} rows of {table.name} have this key; it is not unique")
         return self._result(change, rows[0])
 
-    def _result(self, change: Change, row: DatabaseRow) -> Any:
+    def _result(self, change: SqlChange, row: DatabaseRow) -> Any:
         """The result, checked before the COMMIT: one that does not fit after it would be an unknown outcome."""
         if change.action == "delete":
             return None
@@ -88,7 +88,7 @@ class Changer:
         return result
 
 
-def _statement(change: Change, call: MutationCall) -> Statement:
+def _statement(change: SqlChange, call: MutationCall) -> SqlStatement:
     match change.action:
         case "insert":
             return change.statements.insert(change.values, call.idempotency_key)

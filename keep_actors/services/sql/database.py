@@ -93,7 +93,7 @@ class Dialect(Protocol):
         ...
 
 
-class Database(Dialect, Protocol):
+class SqlDatabase(Dialect, Protocol):
     """A database. Every method blocks, and ends by its limits or when another thread makes it leave."""
 
     def changing(self, leaving: Leaving) -> AbstractContextManager[SqlTransaction]:

@@ -22,14 +22,14 @@ from keep_actors.connectors import (
 )
 from keep_actors.connectors.outcomes import Verdict
 from keep_actors.services.sql.database import DatabaseRow, SqlTransaction
-from keep_actors.services.sql.statements import ReceiptStatements, Statement, TableStatements
+from keep_actors.services.sql.statements import ReceiptStatements, SqlStatement, TableStatements
 from keep_actors.services.sql.tables import Column
 
 ChangeAction: TypeAlias = Literal["insert", "update", "delete"]
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class SqlChange:
     """One change of one row, with values as a script gave them."""
 
     action: ChangeAction
@@ -58,15 +58,15 @@ class Change:
 class Evidence(Protocol):
     """How it is known that a call has made its change."""
 
-    def before(self, transaction: SqlTransaction, change: Change, call: MutationCall, /) -> Applied | None:
+    def before(self, transaction: SqlTransaction, change: SqlChange, call: MutationCall, /) -> Applied | None:
         """The result of this call if it was made before. Raises if this cannot be known."""
         ...
 
-    def keep(self, transaction: SqlTransaction, change: Change, call: MutationCall, result: Any, /) -> None:
+    def keep(self, transaction: SqlTransaction, change: SqlChange, call: MutationCall, result: Any, /) -> None:
         """Leave evidence in the transaction of the change."""
         ...
 
-    def verdict(self, transaction: SqlTransaction, change: Change, call: MutationCall, /) -> Verdict:
+    def verdict(self, transaction: SqlTransaction, change: SqlChange, call: MutationCall, /) -> Verdict:
         """Find out if the call made its change."""
         ...
 
@@ -77,7 +77,7 @@ class ByReceipt:
     def __init__(self, statements: ReceiptStatements) -> None:
         self._statements = statements
 
-    def before(self, transaction: SqlTransaction, change: Change, call: MutationCall) -> Applied | None:
+    def before(self, transaction: SqlTransaction, change: SqlChange, call: MutationCall) -> Applied | None:
         """The result in the receipt."""
         found = transaction.run(*self._statements.select(call.idempotency_key))
         if not found:
@@ -87,12 +87,12 @@ class ByReceipt:
             raise ConnectorBug(f"the key of this call has a receipt for another call of {method}")
         return Applied(msgspec.json.decode(result))
 
-    def keep(self, transaction: SqlTransaction, change: Change, call: MutationCall, result: Any) -> None:
+    def keep(self, transaction: SqlTransaction, change: SqlChange, call: MutationCall, result: Any) -> None:
         """Write the receipt."""
         said = msgspec.json.encode(result).decode()
         transaction.run(*self._statements.insert(call.idempotency_key, change.method, change.digest(call), said))
 
-    def verdict(self, transaction: SqlTransaction, change: Change, call: MutationCall) -> Verdict:
+    def verdict(self, transaction: SqlTransaction, change: SqlChange, call: MutationCall) -> Verdict:
         """The receipt, or its absence."""
         return self.before(transaction, change, call) or NotApplied()
 
@@ -100,7 +100,7 @@ class ByReceipt:
 class ByCallColumn:
     """The key of the call, in a column of the row that it inserted."""
 
-    def before(self, transaction: SqlTransaction, change: Change, call: MutationCall) -> Applied | None:
+    def before(self, transaction: SqlTransaction, change: SqlChange, call: MutationCall) -> Applied | None:
         """The row with the key of the call."""
         row = _only_row(transaction, change.statements.select_of_call(call.idempotency_key))
         return None if row is None else _applied(change, row)
@@ -108,7 +108,7 @@ class ByCallColumn:
     def keep(self, *_: object) -> None:
         """Nothing is left to do: the insert had the key."""
 
-    def verdict(self, transaction: SqlTransaction, change: Change, call: MutationCall) -> Verdict:
+    def verdict(self, transaction: SqlTransaction, change: SqlChange, call: MutationCall) -> Verdict:
         """The row, or its absence."""
         return self.before(transaction, change, call) or _absent(change)
 
@@ -116,7 +116,7 @@ class ByCallColumn:
 class ByRow:
     """The row itself: its key is unique, so a row with other data is not certainly another one."""
 
-    def before(self, transaction: SqlTransaction, change: Change, call: MutationCall) -> Applied | None:
+    def before(self, transaction: SqlTransaction, change: SqlChange, call: MutationCall) -> Applied | None:
         """On a second attempt, the row of the first, if it has the same data."""
         row = _only_row(transaction, change.statements.select(change.key))
         if row is None:
@@ -132,7 +132,7 @@ class ByRow:
     def keep(self, *_: object) -> None:
         """Nothing is left to do: the row is the evidence."""
 
-    def verdict(self, transaction: SqlTransaction, change: Change, _: MutationCall) -> Verdict:
+    def verdict(self, transaction: SqlTransaction, change: SqlChange, _: MutationCall) -> Verdict:
         """The row with the data that was asked for."""
         row = _only_row(transaction, change.statements.select(change.key))
         if row is None:
@@ -157,25 +157,25 @@ class Unproven:
         return Retry("a change without receipts leaves no evidence")
 
 
-def _applied(change: Change, row: DatabaseRow) -> Applied:
+def _applied(change: SqlChange, row: DatabaseRow) -> Applied:
     try:
         return Applied(change.statements.table.rows.loaded(row))
     except ValueError as error:
         raise Uncertain(f"the row is there, and does not fit the settings: {error}") from None
 
 
-def _absent(change: Change) -> Verdict:
+def _absent(change: SqlChange) -> Verdict:
     if change.statements.table.keeps_rows:
         return NotApplied()
     return Retry("the row is not there: it was not inserted, or it was deleted since; receipts would tell")
 
 
-def _only_row(transaction: SqlTransaction, statement: Statement) -> DatabaseRow | None:
+def _only_row(transaction: SqlTransaction, statement: SqlStatement) -> DatabaseRow | None:
     rows = transaction.run(*statement)
     return rows[0] if rows else None
 
 
-def _is_as_asked(change: Change, row: DatabaseRow) -> bool:
+def _is_as_asked(change: SqlChange, row: DatabaseRow) -> bool:
     """True if the row has all values that were given; those that the database has filled in are not compared."""
     columns = change.statements.table.columns
     asked = change.statements.bound(change.values)

@@ -19,7 +19,7 @@ from keep_actors.connectors import (
 )
 from keep_actors.services.sql.database import SqlFault
 
-Raised: TypeAlias = type[ConnectorError]
+SqlFailure: TypeAlias = type[ConnectorError]
 
 NOT_CONNECTED: Final = "not connected"
 NOT_SIGNED_IN: Final = "not signed in"
@@ -29,7 +29,7 @@ NOT_TRUSTED: Final = "not trusted"
 OURS: Final = (NOT_CONNECTED, NOT_SIGNED_IN, CONNECTION_LOST, NOT_SUPPORTED, NOT_TRUSTED)
 """Codes of our own, for what has none."""
 
-MEANINGS: Final[Mapping[str, Raised]] = {
+MEANINGS: Final[Mapping[str, SqlFailure]] = {
     NOT_CONNECTED: Transient,
     NOT_SIGNED_IN: AuthRequired,
     CONNECTION_LOST: Transient,

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from keep_actors.connectors import MutationCall, Offered, Options, Param, Risk, Verdict
-from keep_actors.services.sql.evidence import Change, ChangeAction
+from keep_actors.services.sql.evidence import ChangeAction, SqlChange
 from keep_actors.services.sql.queries import Query
 from keep_actors.services.sql.tables import Column, Table
 
@@ -62,7 +62,7 @@ def _change(table: Table, action: ChangeAction, timeout_ms: int, *, has_receipts
     name = f"{action}{table.title}"
     changed = _CHANGED[action]
 
-    def change_of(connector: "Sql", call: MutationCall) -> Change:
+    def change_of(connector: "Sql", call: MutationCall) -> SqlChange:
         given = {each: call.params[each.parameter] for each in table.columns if each.parameter in call.params}
         said = {column: value for column, value in given.items() if value is not msgspec.UNSET}
         key = {column: said[column] for column in table.key}

@@ -58,7 +58,9 @@ _PREPARE: Final = """SELECT
   pg_catalog.set_config('idle_in_transaction_session_timeout', $1::text, true),
   pg_catalog.set_config('lock_timeout', $2::text, true),
   pg_catalog.set_config('synchronous_commit', CASE pg_catalog.current_setting('synchronous_commit')
-    WHEN 'off' THEN 'on' ELSE pg_catalog.current_setting('synchronous_commit') END, true)"""
+    WHEN 'off' THEN 'on' ELSE pg_catalog.current_setting('synchronous_commit') END, true),
+  pg_catalog.set_config('search_path', pg_catalog.concat_ws(', ', pg_catalog.quote_ident($3::text),
+    NULLIF(pg_catalog.current_setting('search_path'), '')), true)"""
 _COLUMNS: Final = """SELECT a.attname, pg_catalog.format_type(a.atttypid, a.atttypmod),
   CASE t.typtype WHEN 'e' THEN 'enum' ELSE pg_catalog.format_type(a.atttypid, NULL) END,
   pg_catalog.format_type(a.atttypid, NULL), a.atttypmod
@@ -99,7 +101,7 @@ def connection_parameters(url: str) -> dict[str, str]:
     return {"application_name": "keep-actors", "gssencmode": "disable", **given}
 
 
-class PostgresDatabase:
+class OnPostgres:
     """A database of PostgreSQL."""
 
     receipts_table = _RECEIPTS
@@ -169,8 +171,10 @@ class PostgresDatabase:
                 connection.isolation_level = IsolationLevel.READ_COMMITTED
                 connection.read_only = read_only
                 limits = [str(self._limits.timeout_ms), str(self._limits.lock_timeout_ms)]
+                # Queries find the tables of the connector by their names; triggers find what they always find.
+                first_schema = self.default_schema if read_only else None
                 try:
-                    _Transaction(connection).run(_PREPARE, limits)
+                    _Transaction(connection).run(_PREPARE, [*limits, first_schema])
                     yield connection
                 finally:
                     _roll_back(connection)

@@ -9,14 +9,22 @@ from keep_actors.connectors.outcomes import Verdict
 from keep_actors.services.service import Service, SettingsError
 from keep_actors.services.sql.agreement import check_query, check_receipts, check_table
 from keep_actors.services.sql.changes import Changer
-from keep_actors.services.sql.database import Database, Page, SqlFault, SqlLimits, SqlTransaction
-from keep_actors.services.sql.evidence import ByCallColumn, ByReceipt, ByRow, Change, ChangeAction, Evidence, Unproven
+from keep_actors.services.sql.database import Page, SqlDatabase, SqlFault, SqlLimits, SqlTransaction
+from keep_actors.services.sql.evidence import (
+    ByCallColumn,
+    ByReceipt,
+    ByRow,
+    ChangeAction,
+    Evidence,
+    SqlChange,
+    Unproven,
+)
 from keep_actors.services.sql.leaving import DatabaseThreads, Leaving
 from keep_actors.services.sql.meanings import nothing_happened
 from keep_actors.services.sql.offers import offers_of_query, offers_of_table
 from keep_actors.services.sql.queries import Query, query_of
 from keep_actors.services.sql.settings import SqlSettings
-from keep_actors.services.sql.sqlite import SqliteDatabase
+from keep_actors.services.sql.sqlite import OnSqlite
 from keep_actors.services.sql.statements import ReceiptStatements, TableStatements
 from keep_actors.services.sql.tables import Column, Rows, Table, checked_identifier, table_of
 
@@ -63,17 +71,17 @@ class Sql(Service):
 
     def change(
         self, table: Table, action: ChangeAction, method: str, key: Mapping[Column, Any], values: Mapping[Column, Any]
-    ) -> Change:
+    ) -> SqlChange:
         """A change with values of a script."""
-        return Change(action, method, self._statements_of(table), key, values)
+        return SqlChange(action, method, self._statements_of(table), key, values)
 
-    async def make(self, change: Change, call: MutationCall) -> Any:
+    async def make(self, change: SqlChange, call: MutationCall) -> Any:
         """Make a change. Raises `InvalidCall` before anything is sent."""
         change.check()
         changer = self._changer(change)
         return await self._threads.run(lambda leaving: changer.make(change, call, leaving))
 
-    async def look(self, change: Change, call: MutationCall) -> Verdict:
+    async def look(self, change: SqlChange, call: MutationCall) -> Verdict:
         """Find out if a change was made."""
         changer = self._changer(change)
         return await self._threads.run(lambda leaving: changer.look(change, call, leaving))
@@ -108,10 +116,10 @@ class Sql(Service):
             raise ConnectorBug("the database was not compared with the settings; await open() first")
         return self._statements[table.section]
 
-    def _changer(self, change: Change) -> Changer:
+    def _changer(self, change: SqlChange) -> Changer:
         return Changer(self._database, self._evidence(change), self._settings.answer_bytes_max)
 
-    def _evidence(self, change: Change) -> Evidence:
+    def _evidence(self, change: SqlChange) -> Evidence:
         if self._receipts is not None:
             return ByReceipt(self._receipts)
         if change.action != "insert":
@@ -155,20 +163,20 @@ class Sql(Service):
         return statements
 
 
-def _database(settings: SqlSettings, *, changes: bool) -> Database:
+def _database(settings: SqlSettings, *, changes: bool) -> SqlDatabase:
     limits = SqlLimits(settings.timeout_ms, settings.connect_timeout_ms, settings.lock_timeout_ms)
     if settings.database.url:
         if find_spec("psycopg") is None:
             raise SettingsError("database", "PostgreSQL needs `pip install 'keep-actors[postgres]'`")
         # Late: SQLite works without it.
-        from keep_actors.services.sql.postgres import PostgresDatabase
+        from keep_actors.services.sql.postgres import OnPostgres
 
         checked_identifier("schema", settings.schema or "public")
-        return PostgresDatabase(settings.database.url, settings.password, settings.schema, limits, changes=changes)
+        return OnPostgres(settings.database.url, settings.password, settings.schema, limits, changes=changes)
     for setting in ("password", "schema"):
         if getattr(settings, setting):
             raise SettingsError(setting, "a file of SQLite has none; remove it")
-    return SqliteDatabase(settings.database.file, limits)
+    return OnSqlite(settings.database.file, limits)
 
 
 def _loaded(connector: Sql, rows: Rows, page: Page) -> list[dict[str, Any]]:

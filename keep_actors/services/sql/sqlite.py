@@ -51,7 +51,7 @@ _RECEIPTS: Final = """CREATE TABLE IF NOT EXISTS {table} (
 )"""
 
 
-class SqliteDatabase:
+class OnSqlite:
     """A file of SQLite, which must exist."""
 
     default_schema = "main"

@@ -10,7 +10,7 @@ from keep_actors.services.sql.database import Dialect, TableFound
 from keep_actors.services.sql.tables import Column, Table, quoted, sql_of
 
 
-class Statement(NamedTuple):
+class SqlStatement(NamedTuple):
     """SQL and what is bound to its places."""
 
     sql: str
@@ -36,7 +36,7 @@ class TableStatements:
                 raise InvalidCall(f"{column.spelled} has more decimals than the column, which is {there}")
         return bound
 
-    def insert(self, values: Mapping[Column, Any], call_key: str) -> Statement:
+    def insert(self, values: Mapping[Column, Any], call_key: str) -> SqlStatement:
         """Insert a row, and answer it."""
         columns, places, given = [], [], []
         for number, (column, value) in enumerate(self.bound(values).items(), 1):
@@ -48,35 +48,37 @@ class TableStatements:
             places.append(self._dialect.place(len(given) + 1, self._found.columns[self.table.call_column].cast))
             given.append(call_key)
         sql = sql_of("INSERT INTO", self._at, _listed(columns), "VALUES", _listed(places), "RETURNING", self._row)
-        return Statement(sql, given)
+        return SqlStatement(sql, given)
 
-    def update(self, key: Mapping[Column, Any], values: Mapping[Column, Any]) -> Statement:
+    def update(self, key: Mapping[Column, Any], values: Mapping[Column, Any]) -> SqlStatement:
         """Change the row with a key, and answer it."""
         changes = ", ".join(f"{quoted(each.name)} = {self._place(i, each)}" for i, each in enumerate(values, 1))
         where, given = self._where(key, len(values))
         stored = self._stored(values)
-        return Statement(sql_of("UPDATE", self._at, "SET", changes, where, "RETURNING", self._row), [*stored, *given])
+        return SqlStatement(
+            sql_of("UPDATE", self._at, "SET", changes, where, "RETURNING", self._row), [*stored, *given]
+        )
 
-    def delete(self, key: Mapping[Column, Any]) -> Statement:
+    def delete(self, key: Mapping[Column, Any]) -> SqlStatement:
         """Delete the row with a key, and answer its key."""
         where, given = self._where(key)
         answered = ", ".join(quoted(each.name) for each in self.table.key)
-        return Statement(sql_of("DELETE FROM", self._at, where, "RETURNING", answered), given)
+        return SqlStatement(sql_of("DELETE FROM", self._at, where, "RETURNING", answered), given)
 
-    def select(self, key: Mapping[Column, Any]) -> Statement:
+    def select(self, key: Mapping[Column, Any]) -> SqlStatement:
         """The row with a key."""
         where, given = self._where(key)
-        return Statement(sql_of("SELECT", self._row, "FROM", self._at, where), given)
+        return SqlStatement(sql_of("SELECT", self._row, "FROM", self._at, where), given)
 
-    def select_of_call(self, call_key: str) -> Statement:
+    def select_of_call(self, call_key: str) -> SqlStatement:
         """The row that a call inserted."""
         place = self._dialect.place(1, self._found.columns[self.table.call_column].cast)
         where = f"WHERE {quoted(self.table.call_column)} = {place}"
-        return Statement(sql_of("SELECT", self._row, "FROM", self._at, where), [call_key])
+        return SqlStatement(sql_of("SELECT", self._row, "FROM", self._at, where), [call_key])
 
-    def _where(self, key: Mapping[Column, Any], before: int = 0) -> Statement:
+    def _where(self, key: Mapping[Column, Any], before: int = 0) -> SqlStatement:
         places = [f"{quoted(each.name)} = {self._place(i, each)}" for i, each in enumerate(key, before + 1)]
-        return Statement(f"WHERE {' AND '.join(places)}", self._stored(key))
+        return SqlStatement(f"WHERE {' AND '.join(places)}", self._stored(key))
 
     def _stored(self, values: Mapping[Column, Any]) -> list[Any]:
         return [self._dialect.stored(value, column.type_name) for column, value in self.bound(values).items()]
@@ -93,16 +95,16 @@ class ReceiptStatements:
         self._places = [dialect.place(number, "text") for number in range(1, 5)]
         self.create = dialect.receipts_table.format(table=self._at)
 
-    def select(self, call_key: str) -> Statement:
+    def select(self, call_key: str) -> SqlStatement:
         """The method, digest and result of a call."""
-        return Statement(
+        return SqlStatement(
             sql_of("SELECT method, digest, result FROM", self._at, "WHERE call =", self._places[0]), [call_key]
         )
 
-    def insert(self, call_key: str, method: str, digest: str, result: str) -> Statement:
+    def insert(self, call_key: str, method: str, digest: str, result: str) -> SqlStatement:
         """Keep a receipt."""
         sql = sql_of("INSERT INTO", self._at, "(call, method, digest, result) VALUES", _listed(self._places))
-        return Statement(sql, [call_key, method, digest, result])
+        return SqlStatement(sql, [call_key, method, digest, result])
 
 
 def _listed(parts: Sequence[str]) -> str:

@@ -13,7 +13,7 @@ pytestmark = pytest.mark.anyio
 PEOPLE = "INSERT INTO people VALUES ('a', 'Ann'), ('b', 'Bob'), ('c', 'Cleo')"
 
 
-def asking(sql: str, columns: dict[str, str] | None = None, **more: Any) -> dict[str, Any]:
+def asking(sql: str, columns: dict[str, Any] | None = None, **more: Any) -> dict[str, Any]:
     """Settings of one query."""
     return {"tables": {}, "queries": {"found": {"sql": sql, "columns": columns or {"id": "text"}, **more}}}
 
@@ -40,7 +40,8 @@ async def test_a_parameter_may_stand_in_several_places_and_may_be_left_out(world
 async def test_what_looks_like_a_parameter_and_is_none_stays_as_it_is(world: World) -> None:
     sql = """SELECT ':a' || '''; :b' AS id, 1 AS ":c" -- :d; 'e
         /* :f ' */ WHERE 'x' = :x"""
-    settings = world.settings(**asking(sql, {"id": "text", ":c": "integer"} | {}, parameters={"x": "text"}))
+    columns = {"id": "text", ":c": {"type": "integer", "name": "c"}}
+    settings = world.settings(**asking(sql, columns, parameters={"x": "text"}))
     async with opened(settings) as calls:
         assert await calls.read("found", {"x": "x"}) == Answer('{"rows":[{"id":":a\'; :b","c":1}],"more":false}')
 
@@ -185,3 +186,23 @@ async def test_json_is_a_value_too(sqlite: SqliteWorld) -> None:
         assert isinstance(await calls.mutate("insertDocs", {"id": "1", "doc": doc}), Happened)
     [(stored,)] = sqlite.run("SELECT json_extract(doc, '$.\"$.a\"') FROM docs")
     assert stored == "'; DROP TABLE people; --"
+
+
+async def test_a_query_finds_the_tables_of_the_schema_by_their_names_alone(postgres: PostgresWorld) -> None:
+    odd = 'Odd "schema", public'
+    there = '"{}"'.format(odd.replace('"', '""'))
+    postgres.run(f"CREATE SCHEMA IF NOT EXISTS {there}")
+    postgres.run(f"CREATE TABLE IF NOT EXISTS {there}.people (id text PRIMARY KEY, name text)")
+    postgres.run(f"INSERT INTO {there}.people VALUES ('odd', 'Odd') ON CONFLICT DO NOTHING")
+    async with opened(postgres.settings(schema=odd, receipts="", **asking("SELECT id FROM people"))) as calls:
+        assert await calls.read("found", {}) == Answer('{"rows":[{"id":"odd"}],"more":false}')
+
+
+async def test_a_trigger_finds_what_it_finds_without_the_connector(postgres: PostgresWorld) -> None:
+    postgres.run("CREATE TABLE paths (path text)")
+    insert = f"INSERT INTO {postgres.schema}.paths VALUES (current_setting('search_path')); RETURN NEW;"
+    postgres.run(f"CREATE FUNCTION note() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN {insert} END $$")
+    postgres.run("CREATE TRIGGER note BEFORE INSERT ON people FOR EACH ROW EXECUTE FUNCTION note()")
+    async with opened(postgres.settings()) as calls:
+        assert isinstance(await calls.mutate("insertPeople", {"id": "1", "name": "1"}), Happened)
+    assert postgres.run("SELECT path FROM paths") == [('"$user", public',)]
