@@ -15,7 +15,7 @@ from keep_actors.cli.options import json_option
 from keep_actors.cli.terminal import json_line, plain, show, style, table
 
 if TYPE_CHECKING:
-    from keep_actors.testing.certification import CertificationTable, Row, RowResult
+    from keep_actors.testing.certification import CertificationRow, CertificationTable, RowResult
 
 _COLOURS: Final = {"held": "green", "failed": "red", "does not apply": "white"}
 
@@ -79,13 +79,13 @@ def certify(subject: str, only: tuple[str, ...], badge: Path | None, as_json: bo
         raise click.exceptions.Exit(Exit.WRONG)
 
 
-def _rows(names: tuple[str, ...]) -> "list[Row]":
-    from keep_actors.testing.certification import Row
+def _rows(names: tuple[str, ...]) -> "list[CertificationRow]":
+    from keep_actors.testing.certification import CertificationRow
 
     for name in names:
-        if name not in set(Row):
-            raise click.UsageError(f"There is no row {name!r}; there are: {', '.join(Row)}.")
-    return [Row(name) for name in names]
+        if name not in set(CertificationRow):
+            raise click.UsageError(f"There is no row {name!r}; there are: {', '.join(CertificationRow)}.")
+    return [CertificationRow(name) for name in names]
 
 
 @contextmanager

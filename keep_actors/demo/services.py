@@ -45,16 +45,16 @@ TRICKS: Final[Mapping[tuple[str, str], Trick]] = {
 """By service and subject. Each trick is played once."""
 
 
-class Mail(msgspec.Struct, frozen=True, rename="camel"):
+class InboxMail(msgspec.Struct, frozen=True, rename="camel"):
     id: str
     from_: str = msgspec.field(name="from")
     subject: str
 
 
 MAILS: Final = (
-    Mail("mail-1", "ann@example.com", "Receipt for the chairs"),
-    Mail("mail-2", "bob@example.com", "Receipt for the lamp"),
-    Mail("mail-3", "cleo@example.com", "Receipt for the desk"),
+    InboxMail("mail-1", "ann@example.com", "Receipt for the chairs"),
+    InboxMail("mail-2", "bob@example.com", "Receipt for the lamp"),
+    InboxMail("mail-3", "cleo@example.com", "Receipt for the desk"),
 )
 
 
@@ -114,7 +114,7 @@ class Inbox(_Service):
     name = "mail"
 
     @read
-    async def inbox(self, after: str = "") -> list[Mail]:
+    async def inbox(self, after: str = "") -> list[InboxMail]:
         """The mails that came after the one of that id, oldest first."""
         await self._trick("inbox")
         await anyio.sleep(self._pace_s)

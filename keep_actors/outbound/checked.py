@@ -17,7 +17,7 @@ import httpx2
 
 from keep_actors.outbound.addresses import PORT_MAX, Address, is_public
 
-Resolve: TypeAlias = Callable[[str, int], Awaitable[Sequence[str]]]
+ResolveHost: TypeAlias = Callable[[str, int], Awaitable[Sequence[str]]]
 """Looks up the IP addresses of a host. Raises `OSError`."""
 Connect: TypeAlias = Callable[[str, int, float | None], Awaitable[httpcore2.AsyncNetworkStream]]
 """Connects to an IP address and a port, within seconds. Raises as httpcore2 does."""
@@ -97,7 +97,7 @@ class CheckedTransport(httpx2.AsyncBaseTransport):
         allow: Collection[Address] = (),
         keep_alive: bool = False,
         ssl_context: ssl.SSLContext | None = None,
-        resolve: Resolve | None = None,
+        resolve: ResolveHost | None = None,
         connect: Connect | None = None,
     ) -> None:
         self._pool = httpcore2.AsyncConnectionPool(
@@ -158,7 +158,7 @@ class _Answer(httpx2.AsyncByteStream):
 class _CheckedBackend(httpcore2.AsyncNetworkBackend):
     """Connections to addresses that may be reached."""
 
-    def __init__(self, allow: frozenset[Address], resolve: Resolve, connect: Connect) -> None:
+    def __init__(self, allow: frozenset[Address], resolve: ResolveHost, connect: Connect) -> None:
         self._allow = allow
         self._resolve = resolve
         self._connect = connect

@@ -58,7 +58,7 @@ class Field(msgspec.Struct, frozen=True):
 
 
 def to_wire(fields: Sequence[Field], values: Mapping[str, Any]) -> dict[str, Any]:
-    """What the service gets of these values, which are by Python name. Those left out are left out."""
+    """The values that the service gets, given by Python name. Those left out are left out."""
     given = {
         each.wire: values[each.name] for each in fields if values.get(each.name, msgspec.UNSET) is not msgspec.UNSET
     }

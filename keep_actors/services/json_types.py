@@ -1,8 +1,9 @@
 """Types of numbers, literals and unions, of words of a JSON Schema. Pure: what msgspec cannot express becomes wider."""
 
 import math
-from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, Final, Literal, Union, get_origin
+from collections.abc import Iterator, Mapping, Sequence
+from types import UnionType
+from typing import Annotated, Any, Final, Literal, Union, get_args, get_origin
 
 import msgspec
 
@@ -100,7 +101,7 @@ def union(parts: Sequence[Any]) -> Any:
         return Any
     if Any in parts:
         return Any
-    made: Any = Union.__getitem__(tuple(parts))
+    made: Any = Union.__getitem__(tuple(_widened(parts)))
     try:
         msgspec.json.Decoder(made)
     except TypeError:
@@ -108,6 +109,43 @@ def union(parts: Sequence[Any]) -> Any:
         is_short = len(msgspec.json.encode(shown)) <= _SHOWN_BYTES_MAX
         return Annotated[Any, msgspec.Meta(extra_json_schema=shown)] if is_short else Any
     return made
+
+
+def _widened(parts: Sequence[Any]) -> list[Any]:
+    """The parts of a union that msgspec tells apart. Of two of one scalar type it would apply the bounds to both."""
+    members: list[Any] = []
+    for each in _members(parts):
+        if each not in members:
+            members.append(each)
+    mixed = [kind for kind in (int, float, str) if _is_mixed([each for each in members if _scalar(each) is kind])]
+    return [*(each for each in members if _scalar(each) not in mixed), *mixed] if mixed else list(parts)
+
+
+def _members(parts: Sequence[Any]) -> Iterator[Any]:
+    """The types in a union, and in the unions inside it. A literal gives one for each value."""
+    for part in parts:
+        inner = get_args(part)[0] if get_origin(part) is Annotated else part
+        match get_origin(inner):
+            case origin if origin is Union or origin is UnionType:
+                yield from _members(get_args(inner))
+            case origin if origin is Literal:
+                yield from (Literal.__getitem__(value) for value in get_args(inner))
+            case _:
+                yield part
+
+
+def _is_mixed(alike: Sequence[Any]) -> bool:
+    return len(alike) > 1 and any(get_origin(each) is not Literal for each in alike)
+
+
+def _scalar(member: Any) -> Any:
+    """The scalar type of a member, without its bounds."""
+    match get_origin(member):
+        case origin if origin is Literal:
+            return type(get_args(member)[0])
+        case origin if origin is Annotated:
+            return get_args(member)[0]
+    return member
 
 
 def _inlined(schema: Mapping[str, Any]) -> Any:

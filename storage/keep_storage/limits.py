@@ -21,6 +21,6 @@ PROPOSAL_NAME_CHARS_MAX: Final = 200
 PROPOSALS_OPEN_MAX: Final = 20
 """In all workflows together: people must be able to read them."""
 PROPOSALS_A_DAY_MAX: Final = 100
-"""What is replaced leaves a row, without its source."""
+"""A replaced one leaves a row, without its source."""
 PROPOSAL_OPEN_MS: Final = 14 * 86_400_000
 """Afterwards it expires: what it was made for has changed meanwhile."""

@@ -147,7 +147,7 @@ class ProposalStatus(StrEnum):
     REPLACED = "replaced"
     """A later one for the same workflow, or of the same new name, took its place."""
     EXPIRED = "expired"
-    """Nobody decided in time."""
+    """The time was over before anybody decided."""
 
 
 class AttentionKind(StrEnum):

@@ -67,7 +67,7 @@ class ProblemShown(msgspec.Struct, frozen=True):
 
 
 class CheckShown(msgspec.Struct, frozen=True):
-    """Everything that a deployment would find."""
+    """The findings of a deployment."""
 
     is_deployable: bool
     workflow: Quoted
@@ -146,7 +146,7 @@ class RehearsalShown(msgspec.Struct, frozen=True):
 
 
 class DifferenceShown(msgspec.Struct, frozen=True):
-    """What two scripts would do about the same events."""
+    """A difference between two scripts, about the same events."""
 
     kind: str
     handler: Quoted

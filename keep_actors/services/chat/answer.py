@@ -19,12 +19,12 @@ from keep_storage.ids import Millis
 
 MODEL_CHARS_MAX: Final = 100
 
-Finish: TypeAlias = Literal["stop", "length", "other"]
+FinishReason: TypeAlias = Literal["stop", "length", "other"]
 _Count: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=1_000_000_000)]
 
 
 class ChatUsage(msgspec.Struct, frozen=True, rename="camel"):
-    """What the endpoint counted. 0: it said nothing."""
+    """Tokens, as the endpoint counted them. 0: it said nothing."""
 
     input_tokens: int = 0
     output_tokens: int = 0
@@ -36,7 +36,7 @@ class ChatAnswer(msgspec.Struct, frozen=True, rename="camel"):
     text: str
     model: str
     """As the endpoint names it."""
-    finish: Finish
+    finish: FinishReason
     """`length`: the text was cut at the limit of tokens."""
     usage: ChatUsage
     answered_at: str
@@ -125,7 +125,7 @@ def answer_of(body: bytes, question: ChatQuestion, now: Millis) -> ChatAnswer | 
         return ChatProblem.REFUSED
     if not choice.message.content:
         return ChatProblem.NO_TEXT
-    finish: Finish = "other"
+    finish: FinishReason = "other"
     if choice.finish_reason in ("stop", "length"):
         finish = "stop" if choice.finish_reason == "stop" else "length"
     answer = ChatAnswer(

@@ -21,8 +21,8 @@ from keep_actors.services.chat.answer import (
 from keep_actors.services.chat.flights import Flights
 from keep_actors.services.chat.memory import AnswerMemory
 from keep_actors.services.chat.question import (
-    ChatMessage,
     ChatQuestion,
+    ConversationMessage,
     Temperature,
     Tokens,
     Variant,
@@ -73,7 +73,7 @@ class Chat(Service):
             ),
             params=[
                 Param(name="prompt", type=str | msgspec.UnsetType, default=unset),
-                Param(name="messages", type=list[ChatMessage] | msgspec.UnsetType, default=unset),
+                Param(name="messages", type=list[ConversationMessage] | msgspec.UnsetType, default=unset),
                 Param(name="system", type=str | msgspec.UnsetType, default=unset),
                 Param(name="max_tokens", type=Tokens | msgspec.UnsetType, default=unset, spelled="maxTokens"),
                 Param(name="temperature", type=Temperature | msgspec.UnsetType, default=unset),

@@ -19,7 +19,7 @@ Temperature = Annotated[float, msgspec.Meta(ge=0, le=2)]
 Variant = Annotated[str, msgspec.Meta(max_length=VARIANT_CHARS_MAX)]
 
 
-class ChatMessage(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class ConversationMessage(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One message of a conversation."""
 
     role: Literal["system", "user", "assistant"]
@@ -63,10 +63,12 @@ def _messages(given: Mapping[str, Any]) -> list[dict[str, str]]:
     prompt, messages, system = given["prompt"], given["messages"], given["system"]
     if (prompt is msgspec.UNSET) == (messages is msgspec.UNSET):
         raise InvalidCall("pass either `prompt` or `messages`")
-    found: Sequence[ChatMessage] = [ChatMessage("user", prompt)] if messages is msgspec.UNSET else messages
+    found: Sequence[ConversationMessage] = (
+        [ConversationMessage("user", prompt)] if messages is msgspec.UNSET else messages
+    )
     if not found or len(found) > MESSAGES_MAX:
         raise InvalidCall(f"`messages` has {len(found):,} messages; there are 1 to {MESSAGES_MAX}")
-    first = [] if system is msgspec.UNSET else [ChatMessage("system", system)]
+    first = [] if system is msgspec.UNSET else [ConversationMessage("system", system)]
     return [{"role": each.role, "content": each.content} for each in (*first, *found)]
 
 

@@ -33,7 +33,7 @@ class ChatSettings(HttpEndpointSettings, frozen=True, kw_only=True, forbid_unkno
     limit_name: Literal["max_tokens", "max_completion_tokens"] = "max_tokens"
     """The name of that limit at this endpoint."""
     temperature: float | None = None
-    """What is asked for if a script says nothing. None: the model's own."""
+    """Asked for if a script says nothing. None: the model's own."""
     question_bytes_max: int = 200_000
     answer_timeout_s: int = 120
     """For the whole answer."""

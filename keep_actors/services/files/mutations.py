@@ -14,7 +14,7 @@ from keep_actors.services.files import changes
 from keep_actors.services.files.folder import hash_of
 from keep_actors.services.files.notes import FileNote, noted_by, write_note
 from keep_actors.services.files.paths import Reach
-from keep_actors.services.files.replacement import Edit, Evidence, FilePlace, lay, look, replace
+from keep_actors.services.files.replacement import Edit, FileEvidence, FilePlace, lay, look, replace
 from keep_actors.services.files.settings import FilesSettings
 from keep_actors.services.files.values import AppendedText, ChangedPath, WrittenFile
 
@@ -26,7 +26,7 @@ FileVerdict = Applied | NotApplied | Retry
 
 
 class FileMutations:
-    """What a script can change below one root."""
+    """The changes that a script can make below one root."""
 
     def __init__(self, settings: FilesSettings, reach: Reach, threads: Blocking) -> None:
         self._settings = settings
@@ -185,7 +185,7 @@ class FileMutations:
         if note is None:
             return NotApplied()  # it is durable before anything is sent
         evidence, content = await self._threads.run(look, self._place(call.params["path"]), note)
-        return NotApplied() if evidence is Evidence.WAITS else content
+        return NotApplied() if evidence is FileEvidence.WAITS else content
 
 
 def _options(name: str, *identity: str) -> Options:

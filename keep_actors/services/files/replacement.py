@@ -45,7 +45,7 @@ class FilePlace:
     hard_links: bool = False
 
 
-class Evidence(Enum):
+class FileEvidence(Enum):
     """The state of the file of ours that a call has laid."""
 
     WAITS = auto()
@@ -103,22 +103,22 @@ def replace(place: FilePlace, call: MutationCall, edit: Edit, needs_content: boo
     return new
 
 
-def look(place: FilePlace, note: FileNote) -> tuple[Evidence, bytes | None]:
+def look(place: FilePlace, note: FileNote) -> tuple[FileEvidence, bytes | None]:
     """The evidence of a call that made a note, and the content that is there now. Raises `ConnectorError`."""
     name, mark = place.path.name, note.mark
     with in_words(str(place.path)), locked_folder(place.root, place.path.folder, make=False) as folder:
         laid, target = folder.find(mark), folder.find(name)
         if laid is not None and (target is None or not os.path.samestat(laid, target)):
-            return Evidence.WAITS, None
+            return FileEvidence.WAITS, None
         if target is not None and SeenFile.of(target) == note.seen:
-            return Evidence.WAITS, None
+            return FileEvidence.WAITS, None
         if laid is not None:
             folder.remove(mark)  # it got its place, but kept its first name
         folder.sync()
         if target is None:
-            return Evidence.GONE, None
+            return FileEvidence.GONE, None
         with file_in(folder, name, hard_links=place.hard_links) as descriptor:
-            return Evidence.GONE, content_of(descriptor, name, place.bytes_max)
+            return FileEvidence.GONE, content_of(descriptor, name, place.bytes_max)
 
 
 _WRITE: Final = os.O_WRONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)

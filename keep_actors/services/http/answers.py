@@ -7,7 +7,7 @@ import msgspec
 
 from keep_actors.connectors import PreconditionFailed
 from keep_actors.outbound.web import WebReply
-from keep_actors.services.http.operation import Operation
+from keep_actors.services.http.operation import HttpOperation
 from keep_actors.services.http.outcomes import said
 from keep_actors.services.http.settings import Plain
 from keep_sandbox.json_text import slow_to_decode
@@ -18,7 +18,7 @@ class AnswerUnusable(ValueError):
 
 
 class _Absent:
-    """Nothing is at a path."""
+    """The absence of a value at a path."""
 
 
 ABSENT: Final = _Absent()
@@ -63,7 +63,7 @@ def resolved(value: Plain, values: Mapping[str, Any]) -> Any:
     return value[1:] if value.startswith("$$") else values.get(value[1:])
 
 
-def result_of(operation: Operation, reply: WebReply) -> Any:
+def result_of(operation: HttpOperation, reply: WebReply) -> Any:
     """The result in an answer that says that it happened. Raises `AnswerUnusable`, and `PreconditionFailed`."""
     if operation.answer == "none":
         return None

@@ -5,7 +5,7 @@ from typing import Any, ClassVar, Final
 from keep_actors.outbound.web import Web
 from keep_actors.services.http.endpoint import HttpEndpoint
 from keep_actors.services.http.methods import offered
-from keep_actors.services.http.operation import Operation, Place, Placed
+from keep_actors.services.http.operation import HttpOperation, ParameterPlace, Placed
 from keep_actors.services.http.settings import HttpCall, HttpSettings, Typed
 from keep_actors.services.http.value_types import schema_of
 from keep_actors.services.json_schema import Field, SchemaTypes, SchemaUnusable
@@ -44,9 +44,9 @@ class Http(Service):
         await self._endpoint.close()
 
 
-def _operation(title: str, name: str, call: HttpCall) -> Operation:
+def _operation(title: str, name: str, call: HttpCall) -> HttpOperation:
     where = f"calls.{name}"
-    return Operation(
+    return HttpOperation(
         name=name,
         method=call.method.upper(),
         path=call.path,
@@ -61,21 +61,24 @@ def _operation(title: str, name: str, call: HttpCall) -> Operation:
 
 def _parameters(title: str, where: str, call: HttpCall) -> list[Placed]:
     whole = isinstance(call.body, str)
-    given: list[tuple[str, Place, str, Typed]] = [
-        *(("parameters", Place.PATH, wire, typed) for wire, typed in call.parameters.items()),
-        *(("query", Place.QUERY, wire, typed) for wire, typed in call.query.items()),
+    given: list[tuple[str, ParameterPlace, str, Typed]] = [
+        *(("parameters", ParameterPlace.PATH, wire, typed) for wire, typed in call.parameters.items()),
+        *(("query", ParameterPlace.QUERY, wire, typed) for wire, typed in call.query.items()),
         # In lower case, as HTTP reads them: `If-Match` is `ifMatch` in scripts.
-        *(("header_parameters", Place.HEADER, name.lower(), typed) for name, typed in call.header_parameters.items()),
+        *(
+            ("header_parameters", ParameterPlace.HEADER, name.lower(), typed)
+            for name, typed in call.header_parameters.items()
+        ),
     ]
     if isinstance(call.body, str):
-        given.append((BODY, Place.WHOLE, BODY, call.body))
+        given.append((BODY, ParameterPlace.WHOLE, BODY, call.body))
     else:
-        given += [(BODY, Place.BODY, wire, typed) for wire, typed in call.body.items()]
+        given += [(BODY, ParameterPlace.BODY, wire, typed) for wire, typed in call.body.items()]
     types = SchemaTypes(title)
     placed: list[Placed] = []
     fields: list[Field] = []
     for setting, place, wire, typed in given:
-        at = f"{where}.{setting}" if whole and place is Place.WHOLE else f"{where}.{setting}.{wire}"
+        at = f"{where}.{setting}" if whole and place is ParameterPlace.WHOLE else f"{where}.{setting}.{wire}"
         if any(each.wire == wire for each in fields):
             raise SettingsError(at, "is there twice: a script passes one object with all parameters; rename one")
         schema, is_required = schema_of(typed, at)

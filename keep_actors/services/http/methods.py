@@ -13,10 +13,10 @@ from keep_actors.outbound.checked import WebError
 from keep_actors.outbound.web import WebReply
 from keep_actors.services.http.answers import AnswerUnusable, result_of
 from keep_actors.services.http.endpoint import HttpEndpoint
-from keep_actors.services.http.operation import Operation
+from keep_actors.services.http.operation import HttpOperation
 from keep_actors.services.http.outcomes import (
     Meaning,
-    Request,
+    SentRequest,
     error_of,
     meaning_of_problem,
     meaning_of_status,
@@ -25,7 +25,7 @@ from keep_actors.services.http.outcomes import (
     retry_after_ms,
     said,
 )
-from keep_actors.services.http.reconcile import ACCEPTED, Asking, Repeating
+from keep_actors.services.http.reconcile import ACCEPTED, ReconcileByGet, ReconcileByRepetition
 from keep_actors.services.http.request import built
 from keep_actors.services.http.rules import check_operation
 from keep_storage.limits import NOTE_CHARS_MAX
@@ -33,7 +33,7 @@ from keep_storage.limits import NOTE_CHARS_MAX
 REDIRECTS_MAX = 5
 
 
-def offered(operation: Operation, endpoint: HttpEndpoint, *, where: str = "") -> Offered:
+def offered(operation: HttpOperation, endpoint: HttpEndpoint, *, where: str = "") -> Offered:
     """The method of an operation. `where` begins the words of an error. Raises `SettingsError`."""
     check_operation(operation, endpoint, where or f"calls.{operation.name}")
     rules = operation.rules
@@ -61,22 +61,22 @@ def offered(operation: Operation, endpoint: HttpEndpoint, *, where: str = "") ->
     )
 
 
-def _hint(operation: Operation, endpoint: HttpEndpoint) -> str:
+def _hint(operation: HttpOperation, endpoint: HttpEndpoint) -> str:
     return f"Look at {endpoint.base_url} for the effect of {operation.method} {operation.path}."
 
 
-def _reconciler(operation: Operation, endpoint: HttpEndpoint) -> Reconciler | None:
+def _reconciler(operation: HttpOperation, endpoint: HttpEndpoint) -> Reconciler | None:
     if operation.is_read:
         return None
     if operation.rules.reconcile is not None:
-        return Asking(operation, operation.rules.reconcile, endpoint).reconcile
-    return Repeating(operation, endpoint).reconcile if operation.rules.replay else None
+        return ReconcileByGet(operation, operation.rules.reconcile, endpoint).reconcile
+    return ReconcileByRepetition(operation, endpoint).reconcile if operation.rules.replay else None
 
 
 class _Read:
     """A call that changes nothing."""
 
-    def __init__(self, operation: Operation, endpoint: HttpEndpoint) -> None:
+    def __init__(self, operation: HttpOperation, endpoint: HttpEndpoint) -> None:
         self._operation = operation
         self._endpoint = endpoint
 
@@ -105,7 +105,7 @@ class _Read:
 class _Mutation:
     """A call that may have an effect."""
 
-    def __init__(self, operation: Operation, endpoint: HttpEndpoint) -> None:
+    def __init__(self, operation: HttpOperation, endpoint: HttpEndpoint) -> None:
         self._operation = operation
         self._endpoint = endpoint
 
@@ -121,7 +121,7 @@ class _Mutation:
         except WebError as error:
             meaning = meaning_of_problem(error.problem, is_sent=error.is_sent)
             raise error_of(meaning, f"{_place(operation)}: {error}; {_key(operation, key)}") from error
-        about = Request(
+        about = SentRequest(
             method=operation.method,
             attempt=call.attempt,
             has_key=bool(rules.key_header or rules.key_path),
@@ -149,11 +149,11 @@ def _accepted(reply: WebReply) -> str:
     return url if location and url.isprintable() and len(url) <= NOTE_CHARS_MAX else ACCEPTED
 
 
-def _place(operation: Operation) -> str:
+def _place(operation: HttpOperation) -> str:
     return f"{operation.method} {operation.path}"
 
 
-def _key(operation: Operation, key: str) -> str:
+def _key(operation: HttpOperation, key: str) -> str:
     """Say which key the service got, for the person who looks there."""
     rules = operation.rules
     return f"its {rules.key_header or rules.key_path or 'reference'} is {key}"

@@ -14,7 +14,7 @@ from keep_actors.services.json_schema import Field
 READING: Final = frozenset({"GET", "HEAD"})
 
 
-class Place(StrEnum):
+class ParameterPlace(StrEnum):
     """The places of a request where a parameter can be."""
 
     PATH = "path"
@@ -32,13 +32,13 @@ class Placed:
 
     field: Field
     """Its `wire` is the name in the template of the path, in the query, in the body, or of the header."""
-    place: Place
+    place: ParameterPlace
     is_exploded: bool = True
     """A list in a query is `a=1&a=2`; otherwise it is `a=1,2`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Operation:
+class HttpOperation:
     """One call of a service."""
 
     name: str
@@ -61,5 +61,5 @@ class Operation:
 
     def has_body(self, *, with_key: bool) -> bool:
         """True if a request has a body even if all its parameters are left out."""
-        has_fields = any(each.place is Place.BODY for each in self.parameters)
+        has_fields = any(each.place is ParameterPlace.BODY for each in self.parameters)
         return has_fields or (with_key and bool(self.rules.key_path or self.rules.reference_path))

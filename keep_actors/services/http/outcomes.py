@@ -47,7 +47,7 @@ class Meaning(StrEnum):
     BUG = "bug"
 
 
-class Request(NamedTuple):
+class SentRequest(NamedTuple):
     """The facts about a mutation that change the meaning of a status."""
 
     method: str
@@ -132,7 +132,7 @@ _ERRORS: Final[Mapping[Meaning, type[ConnectorError]]] = {
 }
 
 
-def meaning_of_status(status: int, request: Request) -> Meaning:
+def meaning_of_status(status: int, request: SentRequest) -> Meaning:
     """The meaning of an answer to a mutation."""
     by_table = _STATUSES.get(status, _OTHERS.get(status // 100, (_M.UNKNOWN, _M.UNKNOWN)))[0]
     if status in request.happened:
@@ -143,7 +143,7 @@ def meaning_of_status(status: int, request: Request) -> Meaning:
     return _of_a_repetition(status, request, by_table) if request.attempt > 1 else by_table
 
 
-def _of_a_repetition(status: int, request: Request, by_table: Meaning) -> Meaning:
+def _of_a_repetition(status: int, request: SentRequest, by_table: Meaning) -> Meaning:
     """An earlier attempt of our own may be the reason for the status."""
     match status:
         case 404 | 410 if request.method == "DELETE":

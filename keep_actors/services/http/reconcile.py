@@ -12,8 +12,8 @@ from keep_actors.outbound.web import WebReply
 from keep_actors.services.http.address import pairs_of, path_of, query_of
 from keep_actors.services.http.answers import AnswerUnusable, resolved, result_of
 from keep_actors.services.http.endpoint import HttpEndpoint
-from keep_actors.services.http.operation import Operation
-from keep_actors.services.http.outcomes import Meaning, Request, meaning_of_status, retry_after_ms, said
+from keep_actors.services.http.operation import HttpOperation
+from keep_actors.services.http.outcomes import Meaning, SentRequest, meaning_of_status, retry_after_ms, said
 from keep_actors.services.http.request import built
 from keep_actors.services.http.settings import HttpReconcile, read_duration_ms
 from keep_actors.services.http.verdict import State, verdict_of
@@ -25,10 +25,10 @@ ACCEPTED: Final = "accepted"
 MARGIN_MS_MIN: Final = 300_000
 
 
-class Asking:
+class ReconcileByGet:
     """Ask by a GET that the operator declared, or at the address that the service named."""
 
-    def __init__(self, operation: Operation, rules: HttpReconcile, endpoint: HttpEndpoint) -> None:
+    def __init__(self, operation: HttpOperation, rules: HttpReconcile, endpoint: HttpEndpoint) -> None:
         self._operation = operation
         self._rules = rules
         self._endpoint = endpoint
@@ -66,14 +66,14 @@ class Asking:
         return path_of(self._rules.path, values) + query_of(pairs)
 
 
-class Repeating:
+class ReconcileByRepetition:
     """Make the same request again, with the same key: the service has promised to replay the first answer.
 
     If the first request never came, this one has the effect. The key must still be kept, so there is a time after which
     only a person can tell.
     """
 
-    def __init__(self, operation: Operation, endpoint: HttpEndpoint) -> None:
+    def __init__(self, operation: HttpOperation, endpoint: HttpEndpoint) -> None:
         self._operation = operation
         self._endpoint = endpoint
         lifetime_ms = read_duration_ms(operation.rules.key_lifetime)
@@ -91,7 +91,7 @@ class Repeating:
             )
         except WebError as error:
             return Retry(str(error))
-        about = Request(operation.method, attempt=2, happened=rules.happened, did_not_happen=rules.did_not_happen)
+        about = SentRequest(operation.method, attempt=2, happened=rules.happened, did_not_happen=rules.did_not_happen)
         if meaning_of_status(reply.status, about) is not Meaning.HAPPENED:
             # Even a refusal says only that this request was refused.
             return Retry(f"the repeated call was answered {said(reply)}", self._wait_ms(reply))

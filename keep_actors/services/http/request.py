@@ -9,7 +9,7 @@ import msgspec
 from keep_actors.connectors import InvalidCall
 from keep_actors.outbound.web import header_problem
 from keep_actors.services.http.address import pairs_of, path_of, query_of, text_of
-from keep_actors.services.http.operation import Operation, Place
+from keep_actors.services.http.operation import HttpOperation, ParameterPlace
 from keep_actors.services.json_schema import to_wire
 
 _CONTENT_TYPES = {"json": "application/json", "form": "application/x-www-form-urlencoded"}
@@ -23,33 +23,37 @@ class Built(NamedTuple):
     body: bytes
 
 
-def built(operation: Operation, values: Mapping[str, Any], key: str = "") -> Built:
+def built(operation: HttpOperation, values: Mapping[str, Any], key: str = "") -> Built:
     """Build the request. `values` are by Python name; `key` is empty for a read. Raises `InvalidCall`."""
-    by_place = {place: _wire(operation, place, values) for place in Place}
-    exploded = {each.field.wire: each.is_exploded for each in operation.parameters if each.place is Place.QUERY}
+    by_place = {place: _wire(operation, place, values) for place in ParameterPlace}
+    exploded = {
+        each.field.wire: each.is_exploded for each in operation.parameters if each.place is ParameterPlace.QUERY
+    }
     pairs = [
         pair
-        for name, value in by_place[Place.QUERY].items()
+        for name, value in by_place[ParameterPlace.QUERY].items()
         for pair in pairs_of(name, value, is_exploded=exploded[name])
     ]
     headers = {"accept": "application/json" if operation.answer == "json" else "*/*"}
-    headers |= {name: text_of(name, value) for name, value in by_place[Place.HEADER].items() if value is not None}
+    headers |= {
+        name: text_of(name, value) for name, value in by_place[ParameterPlace.HEADER].items() if value is not None
+    }
     for name, value in headers.items():
         if problem := header_problem(name, value):
             raise InvalidCall(problem)
-    body = _body(operation, by_place[Place.BODY], by_place[Place.WHOLE], key)
+    body = _body(operation, by_place[ParameterPlace.BODY], by_place[ParameterPlace.WHOLE], key)
     if body:
         headers["content-type"] = _CONTENT_TYPES[operation.body]
     if key and operation.rules.key_header:
         headers[operation.rules.key_header] = f'"{key}"' if operation.rules.key_quotes else key
-    return Built(path_of(operation.path, by_place[Place.PATH]) + query_of(pairs), headers, body)
+    return Built(path_of(operation.path, by_place[ParameterPlace.PATH]) + query_of(pairs), headers, body)
 
 
-def _wire(operation: Operation, place: Place, values: Mapping[str, Any]) -> dict[str, Any]:
+def _wire(operation: HttpOperation, place: ParameterPlace, values: Mapping[str, Any]) -> dict[str, Any]:
     return to_wire([each.field for each in operation.parameters if each.place is place], values)
 
 
-def _body(operation: Operation, fields: Mapping[str, Any], whole: Mapping[str, Any], key: str) -> bytes:
+def _body(operation: HttpOperation, fields: Mapping[str, Any], whole: Mapping[str, Any], key: str) -> bytes:
     content: Any = {**fields}
     if whole:
         [content] = whole.values()

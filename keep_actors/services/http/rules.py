@@ -6,7 +6,7 @@ from typing import Final, TypeAlias
 from keep_actors.outbound.web import header_problem
 from keep_actors.services.http.address import places_in
 from keep_actors.services.http.endpoint import CREDENTIAL_HEADERS, OWN_HEADERS, HttpEndpoint
-from keep_actors.services.http.operation import READING, Operation, Place
+from keep_actors.services.http.operation import READING, HttpOperation, ParameterPlace
 from keep_actors.services.http.reconcile import KEY, MARGIN_MS_MIN
 from keep_actors.services.http.settings import HttpReconcile, Plain, read_duration_ms
 from keep_actors.services.service import SettingsError
@@ -15,26 +15,28 @@ METHODS: Final = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
 LIFETIME_MS_MIN: Final = 2 * MARGIN_MS_MIN
 KEY_CHARS: Final = range(32, 65)
 
-Problem: TypeAlias = tuple[str, str]
+RuleProblem: TypeAlias = tuple[str, str]
 """The setting, and what is wrong with it."""
 
 
-def check_operation(operation: Operation, endpoint: HttpEndpoint, where: str) -> None:
+def check_operation(operation: HttpOperation, endpoint: HttpEndpoint, where: str) -> None:
     """Raise `SettingsError` for the first thing that is wrong."""
     for check in _CHECKS:
         for setting, what in check(operation, endpoint):
             raise SettingsError(f"{where}.{setting}", what)
 
 
-def _method(operation: Operation, _: HttpEndpoint) -> Iterator[Problem]:
+def _method(operation: HttpOperation, _: HttpEndpoint) -> Iterator[RuleProblem]:
     if operation.method not in METHODS:
         yield "method", f"is {operation.method!r}; write one of {', '.join(METHODS)}"
-    if operation.method in READING and any(each.place in (Place.BODY, Place.WHOLE) for each in operation.parameters):
+    if operation.method in READING and any(
+        each.place in (ParameterPlace.BODY, ParameterPlace.WHOLE) for each in operation.parameters
+    ):
         yield "body", f"belongs to no {operation.method}; use query"
 
 
-def _places(operation: Operation, _: HttpEndpoint) -> Iterator[Problem]:
-    in_path = [each.field for each in operation.parameters if each.place is Place.PATH]
+def _places(operation: HttpOperation, _: HttpEndpoint) -> Iterator[RuleProblem]:
+    in_path = [each.field for each in operation.parameters if each.place is ParameterPlace.PATH]
     try:
         named = places_in(operation.path)
     except ValueError as error:
@@ -46,16 +48,16 @@ def _places(operation: Operation, _: HttpEndpoint) -> Iterator[Problem]:
         yield "parameters", f"has {idle[0]!r}, which is not in the path; write {{{idle[0]}}} there, or use query"
     if loose := [each.wire for each in in_path if not each.is_required]:
         yield f"parameters.{loose[0]}", "stands in the path, and cannot be optional"
-    whole = [each for each in operation.parameters if each.place is Place.WHOLE]
-    if len(whole) > 1 or (whole and any(each.place is Place.BODY for each in operation.parameters)):
+    whole = [each for each in operation.parameters if each.place is ParameterPlace.WHOLE]
+    if len(whole) > 1 or (whole and any(each.place is ParameterPlace.BODY for each in operation.parameters)):
         yield "body", "is either one value or has fields"
     spelled = [each.field.spelled for each in operation.parameters]
     if twice := [name for name in spelled if spelled.count(name) > 1]:
         yield "parameters", f"two have the name {twice[0]!r} in scripts; rename one"
 
 
-def _headers(operation: Operation, endpoint: HttpEndpoint) -> Iterator[Problem]:
-    given = [each.field.wire for each in operation.parameters if each.place is Place.HEADER]
+def _headers(operation: HttpOperation, endpoint: HttpEndpoint) -> Iterator[RuleProblem]:
+    given = [each.field.wire for each in operation.parameters if each.place is ParameterPlace.HEADER]
     own = {*OWN_HEADERS, *CREDENTIAL_HEADERS, *endpoint.headers, "accept", "content-type"}
     key = operation.rules.key_header
     for name in given:
@@ -67,7 +69,7 @@ def _headers(operation: Operation, endpoint: HttpEndpoint) -> Iterator[Problem]:
         yield "key_header", f"{key!r} cannot have the key; write another name"
 
 
-def _answers(operation: Operation, _: HttpEndpoint) -> Iterator[Problem]:
+def _answers(operation: HttpOperation, _: HttpEndpoint) -> Iterator[RuleProblem]:
     rules = operation.rules
     for setting, value in (("result_path", rules.result_path), ("refused", rules.refused)):
         if value and operation.answer != "json":
@@ -76,7 +78,7 @@ def _answers(operation: Operation, _: HttpEndpoint) -> Iterator[Problem]:
         yield "answer", 'to HEAD there is none; write answer = "none"'
 
 
-def _kind(operation: Operation, _: HttpEndpoint) -> Iterator[Problem]:
+def _kind(operation: HttpOperation, _: HttpEndpoint) -> Iterator[RuleProblem]:
     rules = operation.rules
     of_mutations = {
         "happened": rules.happened,
@@ -97,7 +99,7 @@ def _kind(operation: Operation, _: HttpEndpoint) -> Iterator[Problem]:
         yield "identity", f"names {unknown[0]!r}, which is no parameter; there are: {', '.join(sorted(spelled))}"
 
 
-def _statuses(operation: Operation, _: HttpEndpoint) -> Iterator[Problem]:
+def _statuses(operation: HttpOperation, _: HttpEndpoint) -> Iterator[RuleProblem]:
     happened, did_not_happen = set(operation.rules.happened), set(operation.rules.did_not_happen)
     for setting, statuses in (("happened", happened), ("did_not_happen", did_not_happen)):
         if wrong := sorted(each for each in statuses if not 200 <= each <= 599):
@@ -106,12 +108,12 @@ def _statuses(operation: Operation, _: HttpEndpoint) -> Iterator[Problem]:
         yield "did_not_happen", f"has {both[0]}, and so has `happened`; keep one"
 
 
-def _key(operation: Operation, _: HttpEndpoint) -> Iterator[Problem]:
+def _key(operation: HttpOperation, _: HttpEndpoint) -> Iterator[RuleProblem]:
     rules = operation.rules
     if rules.key_chars not in KEY_CHARS:
         yield "key_chars", f"is {rules.key_chars}; write {KEY_CHARS[0]} to {KEY_CHARS[-1]}"
     paths = {"key_path": rules.key_path, "reference_path": rules.reference_path}
-    fields = {each.field.wire for each in operation.parameters if each.place is Place.BODY}
+    fields = {each.field.wire for each in operation.parameters if each.place is ParameterPlace.BODY}
     for setting, path in paths.items():
         if path and not all(path.split(".")):
             yield setting, f"{path!r} is no path; write names with a dot between them"
@@ -129,7 +131,7 @@ def _key(operation: Operation, _: HttpEndpoint) -> Iterator[Problem]:
         yield "replay", "is not needed beside reconcile, which is asked instead; keep one"
 
 
-def _lifetime(text: str) -> Iterator[Problem]:
+def _lifetime(text: str) -> Iterator[RuleProblem]:
     try:
         if read_duration_ms(text) < LIFETIME_MS_MIN:
             yield "key_lifetime", f"is too short to rely on; at least {LIFETIME_MS_MIN // 60_000}min is needed"
@@ -137,7 +139,7 @@ def _lifetime(text: str) -> Iterator[Problem]:
         yield "key_lifetime", str(error)
 
 
-def _reconcile(operation: Operation, _: HttpEndpoint) -> Iterator[Problem]:
+def _reconcile(operation: HttpOperation, _: HttpEndpoint) -> Iterator[RuleProblem]:
     look = operation.rules.reconcile
     if look is None:
         return
@@ -154,7 +156,7 @@ def _reconcile(operation: Operation, _: HttpEndpoint) -> Iterator[Problem]:
     yield from _references(operation, look)
 
 
-def _references(operation: Operation, look: HttpReconcile) -> Iterator[Problem]:
+def _references(operation: HttpOperation, look: HttpReconcile) -> Iterator[RuleProblem]:
     spelled = {each.field.spelled for each in operation.parameters}
     try:
         in_path = places_in(look.path) if look.path else []
@@ -182,7 +184,7 @@ def _is_name(value: str) -> bool:
     return value.startswith("$") and not value.startswith("$$")
 
 
-_CHECKS: Final[tuple[Callable[[Operation, HttpEndpoint], Iterator[Problem]], ...]] = (
+_CHECKS: Final[tuple[Callable[[HttpOperation, HttpEndpoint], Iterator[RuleProblem]], ...]] = (
     _method,
     _places,
     _headers,

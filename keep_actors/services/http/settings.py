@@ -72,7 +72,7 @@ class HttpReconcile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
 
 class HttpRules(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What an operator declares about one call of a service, and only an operator can know."""
+    """The facts about one call of a service that only an operator can know."""
 
     read: bool | None = None
     """None: GET and HEAD are reads, anything else is a mutation."""

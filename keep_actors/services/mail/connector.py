@@ -28,7 +28,7 @@ from keep_actors.kernel.blocking import Blocking
 from keep_actors.services.mail.addresses import checked, refuse_others, without_repeats
 from keep_actors.services.mail.composition import OWN_HEADER, Attachment, Letter, composed, message_id
 from keep_actors.services.mail.criteria import Criteria, search_of
-from keep_actors.services.mail.line import Line
+from keep_actors.services.mail.line import MailLine
 from keep_actors.services.mail.mailbox import Folder, MailId, mailbox, refuse_name
 from keep_actors.services.mail.reading import FullMail, MailSummary, full_mail, summary
 from keep_actors.services.mail.settings import ImapServer, MailSettings, SentCopy, SmtpServer, check
@@ -57,7 +57,7 @@ _NOT_FOUND: Final[Mapping[SentCopy, Verdict]] = {
     # We file the copy ourselves, after the mail: the mail may be on its way without it.
     "append": Retry("there is no copy in the sent folder, which proves nothing: it is filed after the mail is sent"),
 }
-"""What it means that there is no copy, by where copies come from. `none` is never asked."""
+"""The meaning of a missing copy, by where copies come from. `none` is never asked."""
 
 
 class Mail(Service):
@@ -132,7 +132,7 @@ class Mail(Service):
         wanted = Criteria(**criteria)
         search = search_of(wanted)
 
-        def look(line: Line) -> list[MailSummary]:
+        def look(line: MailLine) -> list[MailSummary]:
             with mailbox(line, self._imap) as opened:
                 found = opened.search(folder, search, limit)
             mails = [summary(facts, header_block) for facts, header_block in found]
@@ -145,7 +145,7 @@ class Mail(Service):
         mail_id = MailId.of(id)
         bytes_max = self._settings.mail_bytes_max
 
-        def look(line: Line) -> FullMail:
+        def look(line: MailLine) -> FullMail:
             with mailbox(line, self._imap, bytes_max) as opened:
                 facts, raw = opened.get(mail_id, bytes_max)
             return full_mail(facts, raw[:bytes_max], self._settings.text_chars_max)
@@ -155,7 +155,7 @@ class Mail(Service):
     async def folders(self, call: ReadCall) -> list[Folder]:  # noqa: ARG002
         """List the folders of the mailbox, and what the server uses each for."""
 
-        def look(line: Line) -> list[Folder]:
+        def look(line: MailLine) -> list[Folder]:
             with mailbox(line, self._imap) as opened:
                 return opened.folders()
 
@@ -185,7 +185,7 @@ class Mail(Service):
             raise InvalidCall(f"the mail has {size:,} bytes; at most {self._settings.send_bytes_max:,} are sent")
 
     async def _has_copy(self, sent_id: str) -> bool:
-        def look(line: Line) -> bool:
+        def look(line: MailLine) -> bool:
             with mailbox(line, self._imap) as opened:
                 folder = self._settings.copy_folder
                 if not folder:
@@ -197,7 +197,7 @@ class Mail(Service):
     async def _file(self, mail: bytes) -> None:
         """File a copy of a mail that was sent. If that fails, it was sent all the same."""
 
-        def file(line: Line) -> None:
+        def file(line: MailLine) -> None:
             with mailbox(line, self._imap) as opened:
                 opened.append(self._settings.copy_folder or opened.sent_folder(), mail)
 
@@ -206,8 +206,8 @@ class Mail(Service):
         except ConnectorError as error:
             logger.warning("%s: a mail was sent, and its copy could not be filed: %s", self.name, error)
 
-    async def _in_thread(self, work: Callable[[Line], R]) -> R:
-        line = Line()
+    async def _in_thread(self, work: Callable[[MailLine], R]) -> R:
+        line = MailLine()
         try:
             return await self._threads.run(work, line)
         finally:
@@ -225,7 +225,7 @@ class Mail(Service):
 
 
 Addresses = list[str]
-Files = list[Attachment]
+Attachments = list[Attachment]
 _HINT: Final = "Look in the sent folder of the account, or ask a recipient, for a mail with this subject at that time."
 
 
@@ -252,7 +252,7 @@ def _send(settings: MailSettings) -> Offered:
             Param(name="html", type=str, default=""),
             Param(name="reply_to", type=str, default="", spelled="replyTo"),
             Param(name="in_reply_to", type=str, default="", spelled="inReplyTo"),
-            Param(name="attachments", type=Files, default=[]),
+            Param(name="attachments", type=Attachments, default=[]),
         ],
         result=SentMail,
         description=f"Send a mail from {settings.from_}, to all recipients or to none.",

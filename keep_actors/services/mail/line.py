@@ -17,7 +17,7 @@ class LineCut(ConnectionError):
     """The host has stopped waiting for this call."""
 
 
-class Line:
+class MailLine:
     """Not connected, connected, cut or closed. `cut` may be called at any time from any thread."""
 
     def __init__(self) -> None:
@@ -47,7 +47,7 @@ class Line:
                 with suppress(OSError):  # the other side was faster
                     self._handle.shutdown(socket.SHUT_RDWR)
 
-    def __enter__(self) -> "Line":
+    def __enter__(self) -> "MailLine":
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:

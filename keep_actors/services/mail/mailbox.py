@@ -12,8 +12,8 @@ from imapclient.imapclient import FLAGGED, SEEN, SENT, IMAPClient  # type: ignor
 
 from keep_actors.connectors import InvalidCall, PreconditionFailed
 from keep_actors.services.mail.criteria import Search, header
-from keep_actors.services.mail.line import Line, encrypted
-from keep_actors.services.mail.outcomes import Step, imap_failure
+from keep_actors.services.mail.line import MailLine, encrypted
+from keep_actors.services.mail.outcomes import ImapStep, imap_failure
 from keep_actors.services.mail.reading import HEADERS, Facts, header_values
 from keep_actors.services.mail.settings import ImapServer
 from keep_actors.services.mail.words import problem_with_line
@@ -75,7 +75,7 @@ _USES: Final = ("Sent", "Drafts", "Junk", "Trash", "Archive", "All", "Flagged")
 class _Protocol(imaplib.IMAP4):
     """The protocol over a line that can be cut, with bounds on what is read: what imaplib lets be overridden."""
 
-    def __init__(self, line: Line, server: ImapServer, bytes_max: int) -> None:
+    def __init__(self, line: MailLine, server: ImapServer, bytes_max: int) -> None:
         self._line = line
         self._server = server
         self._left = bytes_max
@@ -124,7 +124,7 @@ class _Protocol(imaplib.IMAP4):
 class _Client(IMAPClient):  # type: ignore[misc]  # the package has no types
     """The client over our protocol. Logs nothing: its log has the names of users, and the mails."""
 
-    def __init__(self, line: Line, server: ImapServer, bytes_max: int) -> None:
+    def __init__(self, line: MailLine, server: ImapServer, bytes_max: int) -> None:
         self._ours = (line, server, bytes_max)
         super().__init__(server.host, server.address[1], ssl=server.tls == "tls", timeout=server.timeout_ms / 1000)
         self.protocol.debug = 0
@@ -135,7 +135,7 @@ class _Client(IMAPClient):  # type: ignore[misc]  # the package has no types
         return self.protocol
 
 
-class Mailbox:
+class ImapMailbox:
     """An open mailbox, logged in. Every failure is a `ConnectorError`."""
 
     def __init__(self, client: Any) -> None:
@@ -143,7 +143,7 @@ class Mailbox:
 
     def folders(self) -> list[Folder]:
         """All folders that can be opened."""
-        with _step(Step.LIST):
+        with _step(ImapStep.LIST):
             found = self._client.list_folders()
         listed: list[Folder] = []
         for flags, _, name in found[:FOLDERS_MAX]:
@@ -155,7 +155,7 @@ class Mailbox:
 
     def sent_folder(self) -> str:
         """The folder for sent mails: by what the server says, or by its usual names."""
-        with _step(Step.LIST):
+        with _step(ImapStep.LIST):
             found = self._client.find_special_folder(SENT)
         if not found:
             raise PreconditionFailed("the server does not say which folder has the sent mails; set copy_folder")
@@ -192,19 +192,19 @@ class Mailbox:
     def append(self, folder: str, mail: bytes) -> None:
         """File a mail, as read."""
         refuse_name(folder)
-        with _step(Step.APPEND):
+        with _step(ImapStep.APPEND):
             self._client.append(folder, mail, flags=(SEEN,))
 
     def _enter(self, folder: str) -> int:
         """Open it for looking, and return the validity of its numbers."""
         refuse_name(folder)
-        with _step(Step.FOLDER):
+        with _step(ImapStep.FOLDER):
             said = self._client.select_folder(folder, readonly=True)
             return int(said[b"UIDVALIDITY"])
 
     def _search(self, search: Search) -> list[int]:
         protocol: _Protocol = self._client.protocol
-        with _step(Step.SEARCH):
+        with _step(ImapStep.SEARCH):
             if search.literal:
                 protocol.literal = search.literal  # type: ignore[assignment]  # bytes are sent as they are
             # Not the client's: it leaves a value such as `{5}` without quotes.
@@ -214,23 +214,23 @@ class Mailbox:
             return [int(each) for line in said if line for each in line.split()]
 
     def _fetch(self, uids: Sequence[int], what: str) -> Mapping[int, Mapping[bytes, Any]]:
-        with _step(Step.FETCH):
+        with _step(ImapStep.FETCH):
             fetched = self._client.fetch(uids, [what, "FLAGS", "RFC822.SIZE", "INTERNALDATE"]) if uids else {}
             return cast(Mapping[int, Mapping[bytes, Any]], fetched)
 
 
 @contextmanager
-def mailbox(line: Line, server: ImapServer, bytes_more: int = 0) -> Iterator[Mailbox]:
+def mailbox(line: MailLine, server: ImapServer, bytes_more: int = 0) -> Iterator[ImapMailbox]:
     """Connect, encrypt, log in; and at the end close. `bytes_more`: the size of a mail that may be fetched."""
     with line:
-        with _step(Step.CONNECT):
+        with _step(ImapStep.CONNECT):
             client = _Client(line, server, _ANSWERS_BYTES_MAX + bytes_more)
         try:
             if server.tls == "starttls":
                 _encrypt(client, server)
             if server.user:
                 _log_in(client, server)
-            yield Mailbox(client)
+            yield ImapMailbox(client)
             with suppress(*_FAILURES):
                 client.protocol.send(b"BYE LOGOUT\r\n")  # its answer changes nothing
         finally:
@@ -239,7 +239,7 @@ def mailbox(line: Line, server: ImapServer, bytes_more: int = 0) -> Iterator[Mai
 
 
 def _encrypt(client: Any, server: ImapServer) -> None:
-    with _step(Step.CONNECT):
+    with _step(ImapStep.CONNECT):
         if not client.has_capability("STARTTLS"):
             what = f"{server.host} does not offer STARTTLS; nothing is sent in plain text. "
             raise PreconditionFailed(f'{what}Try tls = "tls", or ask its operator')
@@ -249,7 +249,7 @@ def _encrypt(client: Any, server: ImapServer) -> None:
 def _log_in(client: Any, server: ImapServer) -> None:
     assert server.password is not None, "checked with the settings"
     password = server.password.reveal()
-    with _step(Step.LOGIN):
+    with _step(ImapStep.LOGIN):
         # Through the protocol: the client's `login` writes the name of the user into a log.
         if client.has_capability("AUTH=PLAIN"):
             client.protocol.authenticate("PLAIN", lambda _: f"\0{server.user}\0{password}".encode())
@@ -263,11 +263,11 @@ def _in_quotes(text: str) -> str:
 
 
 @contextmanager
-def _step(step: Step) -> Iterator[None]:
+def _step(step: ImapStep) -> Iterator[None]:
     try:
         yield
     except _FAILURES as error:
-        raise imap_failure(step, error) from (None if step is Step.LOGIN else error)
+        raise imap_failure(step, error) from (None if step is ImapStep.LOGIN else error)
 
 
 def _facts(mail_id: MailId, data: Mapping[bytes, Any]) -> Facts:

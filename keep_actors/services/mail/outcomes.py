@@ -1,4 +1,4 @@
-"""What an answer of a mail server means. Pure; the only place that says so.
+"""The meaning of each answer of a mail server. Pure; the only place that says so.
 
 SMTP: until the first byte of the mail itself, nothing can have happened. After it, an answer of the server decides, and
 without a readable one the outcome is unknown.
@@ -23,7 +23,7 @@ from keep_actors.connectors import (
 )
 
 
-class Stage(Enum):
+class SmtpStage(Enum):
     """The steps of sending a mail."""
 
     GREETING = "the greeting"
@@ -37,53 +37,53 @@ class Stage(Enum):
     """From the first byte of it."""
 
 
-EXPECTED: Final[Mapping[Stage, frozenset[int]]] = {
-    Stage.GREETING: frozenset({220}),
-    Stage.HELLO: frozenset({250}),
-    Stage.STARTTLS: frozenset({220}),
-    Stage.LOGIN: frozenset({235, 503}),
-    Stage.SENDER: frozenset({250}),
-    Stage.RECIPIENT: frozenset({250, 251}),
-    Stage.DATA: frozenset({354}),
-    Stage.SENT: frozenset({250}),
+EXPECTED: Final[Mapping[SmtpStage, frozenset[int]]] = {
+    SmtpStage.GREETING: frozenset({220}),
+    SmtpStage.HELLO: frozenset({250}),
+    SmtpStage.STARTTLS: frozenset({220}),
+    SmtpStage.LOGIN: frozenset({235, 503}),
+    SmtpStage.SENDER: frozenset({250}),
+    SmtpStage.RECIPIENT: frozenset({250, 251}),
+    SmtpStage.DATA: frozenset({354}),
+    SmtpStage.SENT: frozenset({250}),
 }
 """The answers with which the next step begins."""
 
-_REFUSED: Final[Mapping[Stage, type[ConnectorError]]] = {
-    Stage.GREETING: Transient,
-    Stage.HELLO: Transient,
-    Stage.STARTTLS: PreconditionFailed,
-    Stage.LOGIN: AuthRequired,
-    Stage.SENDER: PermissionDenied,  # the sender is the operator's
-    Stage.RECIPIENT: InvalidCall,
-    Stage.DATA: InvalidCall,
-    Stage.SENT: InvalidCall,
+_REFUSED: Final[Mapping[SmtpStage, type[ConnectorError]]] = {
+    SmtpStage.GREETING: Transient,
+    SmtpStage.HELLO: Transient,
+    SmtpStage.STARTTLS: PreconditionFailed,
+    SmtpStage.LOGIN: AuthRequired,
+    SmtpStage.SENDER: PermissionDenied,  # the sender is the operator's
+    SmtpStage.RECIPIENT: InvalidCall,
+    SmtpStage.DATA: InvalidCall,
+    SmtpStage.SENT: InvalidCall,
 }
-"""What 5xx means. 4xx is `Transient` everywhere."""
+"""The meaning of 5xx. 4xx is `Transient` everywhere."""
 
-_SPECIAL: Final[Mapping[tuple[Stage, int], type[ConnectorError]]] = {
-    (Stage.SENDER, 530): AuthRequired,
-    (Stage.SENDER, 535): AuthRequired,
-    (Stage.SENDER, 552): InvalidCall,  # too large, by the size that was announced
-    (Stage.RECIPIENT, 530): AuthRequired,
+_SPECIAL: Final[Mapping[tuple[SmtpStage, int], type[ConnectorError]]] = {
+    (SmtpStage.SENDER, 530): AuthRequired,
+    (SmtpStage.SENDER, 535): AuthRequired,
+    (SmtpStage.SENDER, 552): InvalidCall,  # too large, by the size that was announced
+    (SmtpStage.RECIPIENT, 530): AuthRequired,
 }
-assert set(EXPECTED) == set(_REFUSED) == set(Stage), "every stage is in each table"
+assert set(EXPECTED) == set(_REFUSED) == set(SmtpStage), "every stage is in each table"
 
 
-def refusal(stage: Stage, code: int, words: str) -> ConnectorError | Uncertain:
+def refusal(stage: SmtpStage, code: int, words: str) -> ConnectorError | Uncertain:
     """The error for an answer of an SMTP server that is not the expected one. -1: it was not readable."""
     said = f"{stage.value} was answered with {code if code >= 0 else 'no readable code'}: {words}"
     if 400 <= code < 500:
         return Transient(said)
     if 500 <= code < 600:
         return _SPECIAL.get((stage, code), _REFUSED[stage])(said)
-    return Uncertain(said) if stage is Stage.SENT else Transient(said)
+    return Uncertain(said) if stage is SmtpStage.SENT else Transient(said)
 
 
-def broken(stage: Stage, error: Exception) -> ConnectorError | Uncertain:
+def broken(stage: SmtpStage, error: Exception) -> ConnectorError | Uncertain:
     """The error for a connection to an SMTP server that broke, or went silent."""
     said = f"the connection broke at {stage.value}: {str(error) or type(error).__name__}"
-    if stage is Stage.SENT:
+    if stage is SmtpStage.SENT:
         return Uncertain(said)
     return certificate(error) or Transient(said)
 
@@ -95,7 +95,7 @@ def certificate(error: Exception) -> ConnectorError | None:
     return None
 
 
-class Step(Enum):
+class ImapStep(Enum):
     """The steps of looking into a mailbox, or of changing it."""
 
     CONNECT = "connecting"
@@ -108,24 +108,24 @@ class Step(Enum):
     CHANGE = "changing a mail"
 
 
-_NO: Final[Mapping[Step, type[ConnectorError]]] = {
-    Step.CONNECT: Transient,
-    Step.LOGIN: AuthRequired,
-    Step.FOLDER: PreconditionFailed,
-    Step.LIST: Transient,
-    Step.SEARCH: InvalidCall,
-    Step.FETCH: Transient,
-    Step.APPEND: PreconditionFailed,
-    Step.CHANGE: PreconditionFailed,
+_NO: Final[Mapping[ImapStep, type[ConnectorError]]] = {
+    ImapStep.CONNECT: Transient,
+    ImapStep.LOGIN: AuthRequired,
+    ImapStep.FOLDER: PreconditionFailed,
+    ImapStep.LIST: Transient,
+    ImapStep.SEARCH: InvalidCall,
+    ImapStep.FETCH: Transient,
+    ImapStep.APPEND: PreconditionFailed,
+    ImapStep.CHANGE: PreconditionFailed,
 }
-"""What an answer NO means."""
-assert set(_NO) == set(Step), "every step is in the table"
+"""The meaning of an answer NO."""
+assert set(_NO) == set(ImapStep), "every step is in the table"
 
 _LATER: Final = re.compile(r"\[(UNAVAILABLE|INUSE|LIMIT|OVERQUOTA|SERVERBUG|CONTACTADMIN)\]", re.IGNORECASE)
 _BAD: Final = re.compile(r"command error: BAD\b")
 
 
-def imap_failure(step: Step, error: Exception) -> ConnectorError:
+def imap_failure(step: ImapStep, error: Exception) -> ConnectorError:
     """The error for a step of IMAP that failed. What it means for an effect is for the caller to say."""
     said = f"{step.value} failed: {str(error) or type(error).__name__}"
     if problem := certificate(error):

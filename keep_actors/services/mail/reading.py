@@ -89,11 +89,11 @@ class FullMail(MailSummary, frozen=True, kw_only=True, rename="camel"):
     """As it came: it may have scripts and links. Empty if there is none."""
     attachments: list[AttachedFile]
     problems: list[str]
-    """What could not be read, or was left out: in our words."""
+    """Parts that could not be read, or were left out: in our words."""
 
 
 class Facts(msgspec.Struct, frozen=True, kw_only=True):
-    """What the server says about a mail."""
+    """The facts that the server has about a mail."""
 
     id: str
     received_at: datetime | None

@@ -8,8 +8,8 @@ from functools import partial
 from typing import Final, NoReturn
 
 from keep_actors.connectors import AuthRequired, InvalidCall, PreconditionFailed
-from keep_actors.services.mail.line import Line, encrypted
-from keep_actors.services.mail.outcomes import EXPECTED, Stage, broken, refusal
+from keep_actors.services.mail.line import MailLine, encrypted
+from keep_actors.services.mail.outcomes import EXPECTED, SmtpStage, broken, refusal
 from keep_actors.services.mail.settings import SmtpServer
 
 _REPLY_LINES_MAX: Final = 100
@@ -24,7 +24,7 @@ _NAME_OF_THIS_MACHINE: Final = "[127.0.0.1]"
 
 
 def submit(
-    line: Line, server: SmtpServer, sender: str, recipients: Sequence[str], mail: bytes, sending: Callable[[], None]
+    line: MailLine, server: SmtpServer, sender: str, recipients: Sequence[str], mail: bytes, sending: Callable[[], None]
 ) -> None:
     """Send a mail, and return when the server has taken it for every recipient.
 
@@ -44,11 +44,11 @@ def submit(
 class _Conversation(smtplib.SMTP):
     """Commands and their answers. Knows its stage: the exceptions of smtplib, all of them `OSError`, do not say."""
 
-    def __init__(self, line: Line, server: SmtpServer) -> None:
+    def __init__(self, line: MailLine, server: SmtpServer) -> None:
         super().__init__(local_hostname=_NAME_OF_THIS_MACHINE, timeout=server.timeout_ms / 1000)
         self._line = line
         self._server = server
-        self._stage = Stage.GREETING
+        self._stage = SmtpStage.GREETING
 
     def begin(self) -> None:
         """Connect, encrypt, log in."""
@@ -56,8 +56,8 @@ class _Conversation(smtplib.SMTP):
             self.sock = self._line.connect(self._server)
         except OSError as error:
             raise broken(self._stage, error) from error
-        self._expect(Stage.GREETING, self.getreply)
-        self._expect(Stage.HELLO, self.ehlo)
+        self._expect(SmtpStage.GREETING, self.getreply)
+        self._expect(SmtpStage.HELLO, self.ehlo)
         if self._server.tls == "starttls":
             self._encrypt()
         if self._server.user:
@@ -67,7 +67,7 @@ class _Conversation(smtplib.SMTP):
         if not self.has_extn("starttls"):
             what = f"{self._server.host} does not offer STARTTLS"
             raise PreconditionFailed(f'{what}; nothing is sent in plain text. Try tls = "tls", or ask its operator')
-        self._expect(Stage.STARTTLS, lambda: self.docmd("STARTTLS"))
+        self._expect(SmtpStage.STARTTLS, lambda: self.docmd("STARTTLS"))
         assert self.sock is not None, "it has just answered"
         try:
             self.sock = encrypted(self.sock, self._server)
@@ -75,21 +75,21 @@ class _Conversation(smtplib.SMTP):
             raise broken(self._stage, error) from error
         # Anything that was read before is from somebody between us and the server.
         self.file = None
-        self._expect(Stage.HELLO, self.ehlo)
+        self._expect(SmtpStage.HELLO, self.ehlo)
 
     def _log_in(self) -> None:
-        self._stage = Stage.LOGIN
+        self._stage = SmtpStage.LOGIN
         assert self._server.password is not None, "checked with the settings"
         try:
             self.login(self._server.user, self._server.password.reveal())
         except smtplib.SMTPResponseException as error:
-            raise refusal(Stage.LOGIN, error.smtp_code, _words(error.smtp_error)) from None
+            raise refusal(SmtpStage.LOGIN, error.smtp_code, _words(error.smtp_error)) from None
         except smtplib.SMTPServerDisconnected as error:
-            raise broken(Stage.LOGIN, error) from None
+            raise broken(SmtpStage.LOGIN, error) from None
         except smtplib.SMTPException:  # no way to log in that both know
             raise AuthRequired(f"{self._server.host} offers no login with user and password") from None
         except OSError as error:
-            raise broken(Stage.LOGIN, error) from None
+            raise broken(SmtpStage.LOGIN, error) from None
 
     def address(self, sender: str, recipients: Sequence[str], size: int) -> None:
         """Name the sender and all recipients. One that is refused ends it all, before anything is sent."""
@@ -97,23 +97,23 @@ class _Conversation(smtplib.SMTP):
         if size_max.isascii() and size_max.isdigit() and 0 < int(size_max) < size:
             raise InvalidCall(f"the mail has {size:,} bytes, and {self._server.host} takes {int(size_max):,}")
         options = [f"SIZE={size}"] if self.has_extn("size") else []
-        self._expect(Stage.SENDER, lambda: self.mail(sender, options))
+        self._expect(SmtpStage.SENDER, lambda: self.mail(sender, options))
         for each in recipients:
-            self._expect(Stage.RECIPIENT, partial(self.rcpt, each), f"{each}: ")
-        self._expect(Stage.DATA, lambda: self.docmd("DATA"))
+            self._expect(SmtpStage.RECIPIENT, partial(self.rcpt, each), f"{each}: ")
+        self._expect(SmtpStage.DATA, lambda: self.docmd("DATA"))
 
     def hand_over(self, mail: bytes, sending: Callable[[], None]) -> None:
         """Send the mail. From the first byte on, only an answer tells the outcome."""
         assert self.sock is not None, "it has just answered"
         self.sock.settimeout(_ANSWER_TIMEOUT_S)
         sending()
-        self._stage = Stage.SENT
+        self._stage = SmtpStage.SENT
 
         def send() -> tuple[int, bytes]:
             self.send(_DOT_AT_BEGIN.sub(b"..", mail) + b".\r\n")
             return self.getreply()
 
-        self._expect(Stage.SENT, send)
+        self._expect(SmtpStage.SENT, send)
         with suppress(OSError):
             self.putcmd("QUIT")  # its answer changes nothing
 
@@ -138,7 +138,7 @@ class _Conversation(smtplib.SMTP):
                 return int(code) if is_code else _UNREADABLE, b"\n".join(words)
         return _UNREADABLE, b"\n".join(words)
 
-    def _expect(self, stage: Stage, step: Callable[[], tuple[int, bytes]], about: str = "") -> None:
+    def _expect(self, stage: SmtpStage, step: Callable[[], tuple[int, bytes]], about: str = "") -> None:
         self._stage = stage
         try:
             code, words = step()
@@ -148,7 +148,7 @@ class _Conversation(smtplib.SMTP):
             self._give_up(refusal(stage, code, about + _words(words)))
 
     def _give_up(self, error: Exception) -> NoReturn:
-        if self._stage in (Stage.SENDER, Stage.RECIPIENT, Stage.DATA):
+        if self._stage in (SmtpStage.SENDER, SmtpStage.RECIPIENT, SmtpStage.DATA):
             with suppress(OSError):
                 self.putcmd("RSET")  # forget the recipients that were taken
         raise error

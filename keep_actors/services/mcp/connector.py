@@ -8,7 +8,7 @@ from keep_actors.connectors import ConnectorError, Transient
 from keep_actors.outbound.addresses import Address, parse_address
 from keep_actors.outbound.web import header_problem
 from keep_actors.services.mcp.granted import GrantedTool, load_tools, shown
-from keep_actors.services.mcp.mapping import ToolOff, ToolRefused, decide
+from keep_actors.services.mcp.mapping import ToolContradicted, ToolOff, decide
 from keep_actors.services.mcp.method import ToolMethod
 from keep_actors.services.mcp.program import Program
 from keep_actors.services.mcp.server import ToolServer
@@ -86,7 +86,7 @@ def _methods(connector: str, settings: McpSettings, granted: Mapping[str, Grante
         word = settings.tools.get(tool.name, _NO_WORD)
         decision = decide(tool.hints, word, is_trusted=settings.trust_annotations)
         match decision:
-            case ToolRefused(why=why):
+            case ToolContradicted(why=why):
                 raise SettingsError(f"tools.{tool.name}.kind", why)
             case ToolOff():
                 continue

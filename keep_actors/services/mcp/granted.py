@@ -23,7 +23,7 @@ _BYTES_MAX: Final = 20_000_000
 
 
 class GrantedTool(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
-    """Everything of a tool that counts: its name, its words, its schemas, its annotations."""
+    """The parts of a tool that count: its name, its words, its schemas, its annotations."""
 
     name: str
     title: str | None = None
@@ -40,7 +40,7 @@ class GrantedTool(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel
 
     @property
     def hints(self) -> ToolHints:
-        """What the server says of it, where that is true or false."""
+        """The server's words about it, where they are true or false."""
         said = self.annotations if isinstance(self.annotations, Mapping) else {}
         names = ("readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint")
         return ToolHints(*(said[name] if isinstance(said.get(name), bool) else None for name in names))

@@ -1,4 +1,4 @@
-"""What a tool becomes: one table of what the server says of it and what the operator says. Pure and closed.
+"""The method that a tool becomes: one table of the server's and the operator's words. Pure and closed.
 
 A server's word alone never makes a read of a tool. It is a read if a person wrote so, or wrote that this server is
 believed; and a tool that says that it changes something is a read only with a person's reason.
@@ -15,7 +15,7 @@ ToolWord: TypeAlias = ToolKind | Literal["silent"]
 
 
 class ToolHints(msgspec.Struct, frozen=True):
-    """What a server says of a tool. None: it says nothing."""
+    """The words of a server about a tool. None: it says nothing."""
 
     read_only: bool | None = None
     destructive: bool | None = None
@@ -35,22 +35,24 @@ class ToolOff(msgspec.Struct, frozen=True):
     """A tool that is not offered."""
 
 
-class ToolRefused(msgspec.Struct, frozen=True):
+class ToolContradicted(msgspec.Struct, frozen=True):
     """Settings that contradict the server without a reason."""
 
     why: str
 
 
-ToolDecision: TypeAlias = ToolStanding | ToolOff | ToolRefused
+ToolDecision: TypeAlias = ToolStanding | ToolOff | ToolContradicted
 
 _OFF: Final = ToolOff()
-_AGAINST: Final = ToolRefused(
+_AGAINST: Final = ToolContradicted(
     'the server says that it changes something; write against_its_word = "your reason", or kind = "mutation"'
 )
 _BY_HINTS: Final = "by hints"
 """The risk of a mutation follows from what it may destroy."""
 
-_Row: TypeAlias = tuple[Literal["read", "read_by_id", "mutation"], Risk | Literal["by hints"]] | ToolOff | ToolRefused
+_Row: TypeAlias = (
+    tuple[Literal["read", "read_by_id", "mutation"], Risk | Literal["by hints"]] | ToolOff | ToolContradicted
+)
 
 _TABLE: Final[dict[tuple[bool | None, ToolWord], _Row]] = {
     # It says that it only reads.
@@ -79,10 +81,10 @@ _ONE_MORE: Final[dict[Risk, Risk]] = {"low": "medium", "medium": "high", "high":
 
 
 def decide(hints: ToolHints, word: ToolSettings, *, is_trusted: bool) -> ToolDecision:
-    """What the tool becomes."""
+    """Return the method that the tool becomes."""
     said: ToolWord = word.kind or ("read" if is_trusted and hints.read_only else "silent")
     row = _TABLE[hints.read_only, said]
-    if isinstance(row, ToolRefused) and word.against_its_word:
+    if isinstance(row, ToolContradicted) and word.against_its_word:
         row = _AGAINST_ITS_WORD[said]
     if not isinstance(row, tuple):
         return row

@@ -223,7 +223,7 @@ def _script_name(tool_name: str, where: str) -> str:
 
 
 def described(tool: GrantedTool, fields: Sequence[Field]) -> str:
-    """What the server says of a tool: foreign words, quoted and bounded."""
+    """The server's words about a tool: foreign text, quoted and bounded."""
     says = tool.description or tool.title or ""
     lines = [f"The server says: {_quoted(says, DESCRIPTION_MAX)}"] if says.strip() else []
     said = [each for each in fields if each.description.strip()]

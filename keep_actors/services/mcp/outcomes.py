@@ -18,7 +18,7 @@ from keep_actors.connectors import (
 from keep_actors.outbound.checked import WebError
 from keep_actors.services.http.outcomes import (
     Meaning,
-    Request,
+    SentRequest,
     error_of,
     meaning_of_problem,
     meaning_of_read_problem,
@@ -127,7 +127,7 @@ def mutation_outcome(failed: CallFailed, *, is_sent: bool, error_means: ErrorMea
     if failed.web_error is not None:
         return error_of(meaning_of_problem(failed.web_error.problem, is_sent=is_sent), str(failed))
     assert failed.status is not None, "a failure has a reason"
-    return error_of(meaning_of_status(failed.status, Request("POST")), str(failed))
+    return error_of(meaning_of_status(failed.status, SentRequest("POST")), str(failed))
 
 
 def connecting_outcome(

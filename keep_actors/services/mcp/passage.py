@@ -56,7 +56,7 @@ PASSAGE: Final[ContextVar[Passage | None]] = ContextVar("keep_actors.mcp.passage
 
 
 class Watch:
-    """What is known of a session from outside of it."""
+    """The facts about a session that are known outside of it."""
 
     def __init__(self) -> None:
         self.ended = anyio.Event()

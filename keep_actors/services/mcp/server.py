@@ -201,7 +201,7 @@ class ToolServer:
 
 
 def _not_listed(error: CallFailed) -> ConnectorError:
-    """Nothing was called: the tools are not even known."""
+    """No tool was called: not even the list is known."""
     if error.problem is None or error.problem in (ToolProblem.CLOSED, ToolProblem.LATE, ToolProblem.SESSION_GONE):
         return Transient(f"the tools of the server could not be listed: {error}")
     return read_outcome(error)

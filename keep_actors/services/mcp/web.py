@@ -54,7 +54,7 @@ class WebServer:
 
     @property
     def last_words(self) -> str:
-        """Nothing: it writes only messages."""
+        """An empty text: it writes only messages."""
         return ""
 
     @asynccontextmanager

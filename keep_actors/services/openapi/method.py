@@ -8,7 +8,7 @@ from urllib.parse import quote
 import msgspec
 
 from keep_actors.connectors.names import camel_case
-from keep_actors.services.http.operation import Operation, Place, Placed
+from keep_actors.services.http.operation import HttpOperation, ParameterPlace, Placed
 from keep_actors.services.http.settings import Plain
 from keep_actors.services.json_schema import Field, SchemaTypes, SchemaUnusable
 from keep_actors.services.openapi.document import Document, shown
@@ -50,7 +50,7 @@ class Documents(msgspec.Struct, frozen=True):
 
 def operation_of(
     documents: Documents, title: str, found: DocumentedOperation, rules: OpenApiRules, filled: Collection[str] = ()
-) -> Operation:
+) -> HttpOperation:
     """The operation with the rules of its section of the settings. Raises `SettingsError`.
 
     `title` is the name of the connector, and `filled` are headers that every request has.
@@ -62,7 +62,7 @@ def operation_of(
     except SchemaUnusable as error:
         raise SettingsError(found.where, f"{error}; or write its name in `untyped`, or answer = 'any'") from None
     _check_untyped(found, rules, placed)
-    return Operation(
+    return HttpOperation(
         name=name,
         method=found.verb,
         path=found.path,
@@ -90,7 +90,7 @@ def _placed(
     types = SchemaTypes(title, documents.sent)
     placed: list[Placed] = []
     for each in found.parameters:
-        if each.place is Place.HEADER and each.wire in filled:
+        if each.place is ParameterPlace.HEADER and each.wire in filled:
             continue
         taken = [one.field for one in placed]
         schema = {} if each.wire in rules.untyped else without_marked(each.schema, "readOnly")
@@ -113,7 +113,7 @@ def _body(
             schema = without_property(sent, schema, path.split("."), f"{found.where}: the body")
     if not rules.spread_body:
         field = types.field(_BODY, schema, found.body.is_required, found.body.description, taken)
-        return [Placed(field, Place.WHOLE)]
+        return [Placed(field, ParameterPlace.WHOLE)]
     fields = types.fields(schema, _BODY)
     names = {each.spelled for each in taken} | {each.name for each in taken}
     if clash := [each.wire for each in fields if each.spelled in names or each.name in names]:
@@ -121,11 +121,11 @@ def _body(
         raise SettingsError(f"{found.where}.spread_body", what)
     if not fields:
         raise SettingsError(f"{found.where}.spread_body", "the body has no named properties; leave it out")
-    return [Placed(each, Place.BODY) for each in fields]
+    return [Placed(each, ParameterPlace.BODY) for each in fields]
 
 
 def _check_untyped(found: DocumentedOperation, rules: OpenApiRules, placed: list[Placed]) -> None:
-    there = [each.field.wire for each in placed if each.place is not Place.BODY]
+    there = [each.field.wire for each in placed if each.place is not ParameterPlace.BODY]
     for name in rules.untyped:
         if name not in there and not (name == _BODY and found.body is not None):
             names = ", ".join(shown(each) for each in there) or "none"
@@ -205,9 +205,9 @@ def _of_operation(document: Document, where: str, reconcile: OpenApiReconcile) -
         pieces[index] = _in_path(left.pop(pieces[index]))
     query = dict(reconcile.query)
     for each in found.parameters:
-        if each.place is Place.QUERY and each.wire in left:
+        if each.place is ParameterPlace.QUERY and each.wire in left:
             query[each.wire] = left.pop(each.wire)
-        elif each.is_required and each.place is not Place.PATH:
+        elif each.is_required and each.place is not ParameterPlace.PATH:
             raise SettingsError(at, f"{shown(reconcile.operation)} needs {shown(each.wire)}; write it in parameters")
     if left:
         raise SettingsError(

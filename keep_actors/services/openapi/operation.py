@@ -11,7 +11,7 @@ import msgspec
 
 from keep_actors.connectors.params import misfit
 from keep_actors.services.http.endpoint import OWN_HEADERS
-from keep_actors.services.http.operation import Place
+from keep_actors.services.http.operation import ParameterPlace
 from keep_actors.services.openapi.document import Document, shown
 from keep_actors.services.service import SettingsError
 
@@ -25,14 +25,18 @@ _IGNORED_HEADERS: Final = frozenset({"accept", "content-type", "authorization"})
 FRAMING_HEADERS: Final = OWN_HEADERS | {"cookie"}
 """These belong to the connection: whoever writes them writes another request."""
 
-_STYLES: Final[Mapping[Place, str]] = {Place.PATH: "simple", Place.QUERY: "form", Place.HEADER: "simple"}
+_STYLES: Final[Mapping[ParameterPlace, str]] = {
+    ParameterPlace.PATH: "simple",
+    ParameterPlace.QUERY: "form",
+    ParameterPlace.HEADER: "simple",
+}
 
 
 class DocumentedParameter(msgspec.Struct, frozen=True):
     """A parameter that is not in the body."""
 
     wire: str
-    place: Place
+    place: ParameterPlace
     schema: Any
     is_required: bool
     description: str
@@ -50,7 +54,7 @@ class DocumentedBody(msgspec.Struct, frozen=True):
 
 
 class DocumentedAnswer(msgspec.Struct, frozen=True):
-    """What a request that succeeds is answered with."""
+    """The answer to a request that succeeds."""
 
     schemas: tuple[Any, ...]
     """One for each different answer that is JSON."""
@@ -191,26 +195,26 @@ def _parameter(raw: Mapping[str, Any], where: str) -> DocumentedParameter | None
         if written.place == "cookie" and not written.required:
             return None
         raise SettingsError(at, f"is not understood there; only {', '.join(_STYLES)} are written")
-    place = Place(written.place)
+    place = ParameterPlace(written.place)
     name = written.name.lower()
-    if place is Place.HEADER and name in _IGNORED_HEADERS:
+    if place is ParameterPlace.HEADER and name in _IGNORED_HEADERS:
         return None
-    if place is Place.HEADER and name in FRAMING_HEADERS:
+    if place is ParameterPlace.HEADER and name in FRAMING_HEADERS:
         raise SettingsError(at, "is a header of the connection itself; it cannot be a parameter")
     if written.schema is msgspec.UNSET:
         raise SettingsError(at, "has no schema; a parameter with `content` is not understood")
     style = written.style or _STYLES[place]
     if style != _STYLES[place]:
         raise SettingsError(at, f"is written in the style {shown(style)}; only {_STYLES[place]!r} is understood here")
-    if place is Place.PATH and not written.required:
+    if place is ParameterPlace.PATH and not written.required:
         raise SettingsError(at, "is not required; a path without it is another path")
     explodes = written.explode if written.explode is not None else style == "form"
-    wire = name if place is Place.HEADER else written.name
+    wire = name if place is ParameterPlace.HEADER else written.name
     return DocumentedParameter(wire, place, written.schema, written.required, written.description, explodes)
 
 
 def _check_path(path: str, parameters: tuple[DocumentedParameter, ...], where: str) -> None:
-    declared = {each.wire for each in parameters if each.place is Place.PATH}
+    declared = {each.wire for each in parameters if each.place is ParameterPlace.PATH}
     named = set(segments_of(path)[1::2])
     if declared != named:
         what = f"the path has {_names(named)}, and its path parameters are {_names(declared)}; they must be the same"

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Final, NamedTuple, TypeAlias
 import msgspec
 
 from keep_actors.connectors import InvalidCall
-from keep_actors.services.sheet.settings import ColumnType, FormulaText
+from keep_actors.services.sheet.settings import FormulaText, SheetColumnType
 
 CellValue: TypeAlias = str | int | float | bool | date | None
 
@@ -21,7 +21,7 @@ _LIKE_FORMULA: Final = re.compile(r"'*[=+\-@\t\r]")
 _ESCAPED: Final = re.compile(r"'+[=+\-@\t\r]")
 
 
-class Misfit(ValueError):
+class CellMisfit(ValueError):
     """A cell has something else than its column should have."""
 
 
@@ -29,7 +29,7 @@ class CellKind(NamedTuple):
     """One type of column."""
 
     annotation: Any
-    """What scripts pass."""
+    """The type that scripts pass."""
     to_text: Callable[[Any], str]
     from_text: Callable[[str], CellValue]
     from_cell: Callable[[object], CellValue]
@@ -42,13 +42,13 @@ def number_text(value: float) -> str:
 
 def _integer_from_text(text: str) -> int:
     if not _INTEGER.fullmatch(text) or abs(int(text)) > _INTEGER_MAX:
-        raise Misfit("is not an integer")
+        raise CellMisfit("is not an integer")
     return int(text)
 
 
 def _number_from_text(text: str) -> float:
     if not _NUMBER.fullmatch(text) or not math.isfinite(float(text)):
-        raise Misfit("is not a number with a decimal point")
+        raise CellMisfit("is not a number with a decimal point")
     return float(text)
 
 
@@ -58,22 +58,22 @@ def _boolean_from_text(text: str) -> bool:
             return True
         case "false":
             return False
-    raise Misfit("is neither true nor false")
+    raise CellMisfit("is neither true nor false")
 
 
 def _date_from_text(text: str) -> date:
     if not _DATE.fullmatch(text):
-        raise Misfit("is not a date like 2026-11-19")
+        raise CellMisfit("is not a date like 2026-11-19")
     try:
         return date.fromisoformat(text)
     except ValueError:
-        raise Misfit("is not a day of the calendar") from None
+        raise CellMisfit("is not a day of the calendar") from None
 
 
 def _text_from_cell(value: object) -> str:
     match value:
         case bool() | date() | time():
-            raise Misfit("is not text")
+            raise CellMisfit("is not text")
         case int():
             return str(value)
         case float():
@@ -89,18 +89,18 @@ def _integer_from_cell(value: object) -> int:
             return value
         case float() if value.is_integer() and abs(value) <= _INTEGER_MAX:
             return int(value)
-    raise Misfit("is not an integer")
+    raise CellMisfit("is not an integer")
 
 
 def _number_from_cell(value: object) -> float:
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
-        raise Misfit("is not a number")
+        raise CellMisfit("is not a number")
     return float(value)
 
 
 def _boolean_from_cell(value: object) -> bool:
     if not isinstance(value, bool):
-        raise Misfit("is neither true nor false")
+        raise CellMisfit("is neither true nor false")
     return value
 
 
@@ -109,14 +109,14 @@ def _date_from_cell(value: object) -> date:
         case datetime() if value.time() == time():
             return value.date()
         case datetime():
-            raise Misfit("has a time of day; it is not only a date")
+            raise CellMisfit("has a time of day; it is not only a date")
         case date():
             return value
-    raise Misfit("is not a date")
+    raise CellMisfit("is not a date")
 
 
 _WHOLE: Final = Annotated[int, msgspec.Meta(ge=-_INTEGER_MAX, le=_INTEGER_MAX)]
-CELL_KINDS: Final[Mapping[ColumnType, CellKind]] = {
+CELL_KINDS: Final[Mapping[SheetColumnType, CellKind]] = {
     "text": CellKind(str, str, str, _text_from_cell),
     "integer": CellKind(_WHOLE, str, _integer_from_text, _integer_from_cell),
     "number": CellKind(float, number_text, _number_from_text, _number_from_cell),

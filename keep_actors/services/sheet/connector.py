@@ -23,7 +23,7 @@ from keep_actors.services.files.folder import content_of, file_in, folder_at
 from keep_actors.services.files.meanings import in_words
 from keep_actors.services.files.notes import noted_by, write_note
 from keep_actors.services.files.paths import FilePath
-from keep_actors.services.files.replacement import Evidence, FilePlace, lay, look, replace
+from keep_actors.services.files.replacement import FileEvidence, FilePlace, lay, look, replace
 from keep_actors.services.service import Service, SettingsError
 from keep_actors.services.sheet.cells import CellValue
 from keep_actors.services.sheet.csv_grid import CsvGrid
@@ -99,7 +99,7 @@ class Sheet(Service):
         if note is None:
             return NotApplied()  # it is durable before anything is sent
         evidence, content = await self._threads.run(look, self._place, note)
-        if evidence is Evidence.WAITS:
+        if evidence is FileEvidence.WAITS:
             return NotApplied()
         found = None if content is None else await self._threads.run(self._of_call, content, call)
         return Retry(_BEHIND) if found is None else Applied(self._types.row_of(found))

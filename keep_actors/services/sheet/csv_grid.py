@@ -5,7 +5,7 @@ from typing import Final, NamedTuple
 
 from keep_actors.connectors import InvalidCall, PreconditionFailed
 from keep_actors.services.sheet.cells import CELL_KINDS, CellValue, shielded, unshielded
-from keep_actors.services.sheet.settings import ColumnType, SheetSettings, delimiter_of, known_columns
+from keep_actors.services.sheet.settings import SheetColumnType, SheetSettings, delimiter_of, known_columns
 
 _BOM: Final = "\ufeff"
 _LINE_ENDS: Final = frozenset({"\r\n", "\n", "\r", ""})
@@ -58,13 +58,13 @@ class CsvGrid:
     def calls(self, row: int) -> str:
         return "" if self._call_place is None else self._text(row, self._call_place)
 
-    def value(self, row: int, column: int, kind: ColumnType) -> CellValue:
+    def value(self, row: int, column: int, kind: SheetColumnType) -> CellValue:
         text = self._text(row, column)
         if not text:
             return None
         return CELL_KINDS[kind].from_text(unshielded(text, self._settings.formula_text) if kind == "text" else text)
 
-    def put(self, row: int, column: int, kind: ColumnType, value: CellValue) -> None:
+    def put(self, row: int, column: int, kind: SheetColumnType, value: CellValue) -> None:
         text = "" if value is None else CELL_KINDS[kind].to_text(value)
         if "\0" in text:
             raise InvalidCall("a cell cannot have a NUL character")

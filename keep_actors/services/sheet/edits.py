@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from keep_actors.connectors import InvalidCall, PreconditionFailed
-from keep_actors.services.sheet.cells import CellValue, Misfit
+from keep_actors.services.sheet.cells import CellMisfit, CellValue
 from keep_actors.services.sheet.grid import SheetGrid, has_mark, with_mark
 from keep_actors.services.sheet.settings import KnownColumn
 
@@ -26,7 +26,7 @@ class SheetRows:
         for column in self.columns:
             try:
                 found[column.python_name] = self._value(row, column)
-            except Misfit as error:
+            except CellMisfit as error:
                 raise PreconditionFailed(f"row {row}: {column.header!r} {error}") from None
         return found
 
@@ -96,5 +96,5 @@ class SheetRows:
     def _is(self, row: int, column: KnownColumn, wanted: CellValue) -> bool:
         try:
             return self._value(row, column) == (None if wanted == "" else wanted)
-        except Misfit:
+        except CellMisfit:
             return False

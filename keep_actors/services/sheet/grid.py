@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Final, Protocol
 
 from keep_actors.services.sheet.cells import CellValue
-from keep_actors.services.sheet.settings import ColumnType
+from keep_actors.services.sheet.settings import SheetColumnType
 
 UPDATES_MAX: Final = 8
 """Updates of a row whose keys are kept."""
@@ -32,11 +32,11 @@ class SheetGrid(Protocol):
         """The keys of calls in a row."""
         ...
 
-    def value(self, row: int, column: int, kind: ColumnType) -> CellValue:
+    def value(self, row: int, column: int, kind: SheetColumnType) -> CellValue:
         """The value of a cell. Raises `Misfit`."""
         ...
 
-    def put(self, row: int, column: int, kind: ColumnType, value: CellValue) -> None:
+    def put(self, row: int, column: int, kind: SheetColumnType, value: CellValue) -> None:
         """Change a cell. Raises `InvalidCall` for a value that the format cannot hold."""
         ...
 

@@ -28,7 +28,7 @@ LOST_INSIDE: Final = (
     (_WORKSHEET, b"<extLst", "extensions of a worksheet, such as sparklines"),
     (re.compile(r"xl/sharedStrings\.xml"), b"<rPh", "phonetic guides of texts"),
 )
-"""What would be lost inside of a part that is kept, and how it begins there."""
+"""Content that would be lost inside of a part that is kept, and how it begins there."""
 
 
 class WorkbookParts:
@@ -46,7 +46,7 @@ class WorkbookParts:
                 raise PreconditionFailed(f"the workbook declares entities in {name}; no office program does that")
 
     def lost(self) -> list[str]:
-        """Everything that a change would lose, in words."""
+        """Return what a change would lose, in words."""
         strange = [name for name in self._parts if not KEPT.fullmatch(name) and not MADE_AGAIN.fullmatch(name)]
         inside = [
             f"{words} ({name})"

@@ -13,7 +13,7 @@ from keep_actors.connectors.names import problem_with_parameter
 from keep_actors.services.files.settings import can_hold_folders
 from keep_actors.services.service import ServiceSettings, SettingsError
 
-ColumnType: TypeAlias = Literal["text", "integer", "number", "boolean", "date"]
+SheetColumnType: TypeAlias = Literal["text", "integer", "number", "boolean", "date"]
 SheetRight: TypeAlias = Literal["read", "append", "update"]
 FormulaText: TypeAlias = Literal["escape", "keep", "refuse"]
 
@@ -24,7 +24,7 @@ _TAKEN: Final = frozenset({"call", "subkey"})
 class SheetColumn(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One column that scripts know."""
 
-    type: ColumnType
+    type: SheetColumnType
     header: str = ""
     """As it stands in the sheet. Empty: the name of the column."""
     required: bool = False
@@ -36,7 +36,7 @@ class SheetSettings(ServiceSettings, frozen=True):
 
     file: Path
     """`.csv`, `.tsv` or `.xlsx`."""
-    columns: Mapping[str, ColumnType | SheetColumn]
+    columns: Mapping[str, SheetColumnType | SheetColumn]
     """By the name that scripts use."""
     key: tuple[str, ...] = ()
     """Columns that identify a row. Without them no row can be asked for or updated."""
@@ -69,7 +69,7 @@ class KnownColumn(msgspec.Struct, frozen=True):
     """As scripts spell it."""
     python_name: str
     header: str
-    type: ColumnType
+    type: SheetColumnType
     is_key: bool
     required: bool
 

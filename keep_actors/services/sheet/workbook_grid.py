@@ -13,9 +13,9 @@ from openpyxl.worksheet.dimensions import ColumnDimension  # type: ignore[import
 
 from keep_actors.connectors import InvalidCall, PreconditionFailed
 from keep_actors.kernel.foreign_code import attempt, described
-from keep_actors.services.sheet.cells import CELL_KINDS, CellValue, Misfit
+from keep_actors.services.sheet.cells import CELL_KINDS, CellMisfit, CellValue
 from keep_actors.services.sheet.parts import WorkbookParts
-from keep_actors.services.sheet.settings import ColumnType, SheetSettings, known_columns
+from keep_actors.services.sheet.settings import SheetColumnType, SheetSettings, known_columns
 
 _COLUMNS_MAX: Final = 500
 _TEXT_MAX: Final = 32_767
@@ -74,18 +74,18 @@ class WorkbookGrid:
     def calls(self, row: int) -> str:
         return "" if self._call_place is None else str(self._sheet.cell(row, self._call_place).value or "")
 
-    def value(self, row: int, column: int, kind: ColumnType) -> CellValue:
+    def value(self, row: int, column: int, kind: SheetColumnType) -> CellValue:
         cell = self._sheet.cell(row, column)
         if cell.value is None or cell.value == "":
             return None
         match cell.data_type:
             case "e":
-                raise Misfit(f"has the error {cell.value}")
+                raise CellMisfit(f"has the error {cell.value}")
             case "f":
                 return self._calculated(row, column, kind)
         return CELL_KINDS[kind].from_cell(cell.value)
 
-    def put(self, row: int, column: int, kind: ColumnType, value: CellValue) -> None:
+    def put(self, row: int, column: int, kind: SheetColumnType, value: CellValue) -> None:
         cell = self._sheet.cell(row, column)
         if isinstance(cell, MergedCell):
             raise PreconditionFailed(f"the cell in row {row} is merged with others; divide them")
@@ -133,14 +133,14 @@ class WorkbookGrid:
             if cell.value is not None:
                 yield cell.column, str(cell.value)
 
-    def _calculated(self, row: int, column: int, kind: ColumnType) -> CellValue:
+    def _calculated(self, row: int, column: int, kind: SheetColumnType) -> CellValue:
         """The value that the last program has stored beside a formula."""
         if self._cached is None:
             assert self._source is not None, "a workbook of our own has no formulas"
             self._cached = _worksheet(_book(self._source, data_only=True), self._settings.worksheet)
         value = self._cached.cell(row, column).value
         if value is None:
-            raise Misfit("is a formula without a value; open the workbook in an office program and save it")
+            raise CellMisfit("is a formula without a value; open the workbook in an office program and save it")
         return CELL_KINDS[kind].from_cell(value)
 
     def _has_formulas(self) -> bool:

@@ -1,4 +1,4 @@
-"""What the connector needs of a database: transactions, what they raise, and what it finds there. No SQL is here."""
+"""The side of a database that the connector needs: transactions, their errors, and its findings. No SQL is here."""
 
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager

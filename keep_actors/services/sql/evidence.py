@@ -106,7 +106,7 @@ class ByCallColumn:
         return None if row is None else _applied(change, row)
 
     def keep(self, *_: object) -> None:
-        """Nothing is left to do: the insert had the key."""
+        """Do nothing: the insert had the key."""
 
     def verdict(self, transaction: SqlTransaction, change: SqlChange, call: MutationCall) -> Verdict:
         """The row, or its absence."""
@@ -130,7 +130,7 @@ class ByRow:
         )
 
     def keep(self, *_: object) -> None:
-        """Nothing is left to do: the row is the evidence."""
+        """Do nothing: the row is the evidence."""
 
     def verdict(self, transaction: SqlTransaction, change: SqlChange, _: MutationCall) -> Verdict:
         """The row with the data that was asked for."""
@@ -146,14 +146,14 @@ class Unproven:
     """No evidence: an update or a delete without a receipt leaves none. A person is asked."""
 
     def before(self, *_: object) -> Applied | None:
-        """Nothing is known of an earlier attempt."""
+        """Return None: no earlier attempt is known."""
         return None
 
     def keep(self, *_: object) -> None:
-        """Nothing is left."""
+        """Leave nothing behind."""
 
     def verdict(self, *_: object) -> Verdict:
-        """Nothing can be said."""
+        """Return `Retry`: the database cannot tell."""
         return Retry("a change without receipts leaves no evidence")
 
 

@@ -82,7 +82,7 @@ MEANINGS: Final[Mapping[str, SqlFailure]] = {
     "SQLITE_SCHEMA": Transient,
     "SQLITE_TOOBIG": InvalidCall,
 }
-"""What to raise where nothing happened, by the longest beginning of a code. What is not here is a `ConnectorBug`."""
+"""The error to raise where nothing happened, by the longest beginning of a code. The rest is a `ConnectorBug`."""
 
 REFUSED_COMMITS: Final = (
     *("22", "23", "25", "40001", "40002", "40P01", "42", "44", "53", "54", "55", "57014", "P0"),

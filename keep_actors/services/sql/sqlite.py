@@ -151,7 +151,7 @@ class _Transaction:
         self._connection = connection
 
     def lock(self, key: str) -> None:
-        """Nothing is to be done: only one transaction writes."""
+        """Do nothing: only one transaction writes."""
 
     def run(self, sql: str, values: Sequence[Any] = ()) -> list[DatabaseRow]:
         """Run one statement."""

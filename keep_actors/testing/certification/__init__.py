@@ -2,7 +2,7 @@
 
 from keep_actors.testing.certification.faults import Act, Fault, Way
 from keep_actors.testing.certification.proxy import Proxy
-from keep_actors.testing.certification.rows import Row, RowOutcome
+from keep_actors.testing.certification.rows import CertificationRow, RowOutcome
 from keep_actors.testing.certification.subject import Certification, RunningService, ServiceAddress
 from keep_actors.testing.certification.suite import certify
 from keep_actors.testing.certification.table import CertificationTable, RowResult
@@ -10,10 +10,10 @@ from keep_actors.testing.certification.table import CertificationTable, RowResul
 __all__ = [
     "Act",
     "Certification",
+    "CertificationRow",
     "CertificationTable",
     "Fault",
     "Proxy",
-    "Row",
     "RowOutcome",
     "RowResult",
     "RunningService",

@@ -11,7 +11,7 @@ from anyio.lowlevel import EventLoopToken, current_token
 from keep_actors.connectors import CallOutcome, DidNotHappen, Happened, MutationCall, Unknown
 from keep_actors.testing.certification.ground import ExampleCall, RowBroken, RowDoesNotApply
 from keep_actors.testing.certification.network_rows import RowFunction
-from keep_actors.testing.certification.rows import Row
+from keep_actors.testing.certification.rows import CertificationRow
 from keep_actors.testing.certification.trial import LONG_MS, MadeCall, Trial, same_result, tell_nobody
 
 _AT_ONCE: Final = 4
@@ -113,9 +113,9 @@ async def repeated(trial: Trial) -> str:
     return "1 effect; the second call returns the result of the first"
 
 
-HOST_ROWS: Final[Mapping[Row, RowFunction]] = {
-    Row.PLAIN: plain,
-    Row.CANCELLED: cancelled,
-    Row.CONCURRENT: concurrent,
-    Row.REPEATED: repeated,
+HOST_ROWS: Final[Mapping[CertificationRow, RowFunction]] = {
+    CertificationRow.PLAIN: plain,
+    CertificationRow.CANCELLED: cancelled,
+    CertificationRow.CONCURRENT: concurrent,
+    CertificationRow.REPEATED: repeated,
 }

@@ -16,7 +16,7 @@ from keep_actors.testing.certification.faults import Way as On
 from keep_actors.testing.certification.ground import ExampleCall, Ground, Route, RowBroken, RowDoesNotApply, RowMoot
 from keep_actors.testing.certification.life import LifePlan, LifeReport
 from keep_actors.testing.certification.lives import Lives
-from keep_actors.testing.certification.rows import Row
+from keep_actors.testing.certification.rows import CertificationRow
 from keep_storage.model import EventStatus
 
 KillFunction: TypeAlias = Callable[[Ground, Lives], Awaitable[str]]
@@ -177,15 +177,15 @@ def _on_the_way(on: On) -> KillFunction:
     return row
 
 
-KILL_ROWS: Final[Mapping[Row, KillFunction]] = {
-    Row.KILLED_RECORD: _at(Point.RECORD),
-    Row.KILLED_RECORDED: _at(Point.RECORDED),
-    Row.KILLED_SENDING: _sending,
-    Row.KILLED_NOTED: _noted,
-    Row.KILLED_WORKING: _working,
-    Row.KILLED_REQUEST: _on_the_way(On.REQUESTS),
-    Row.KILLED_ANSWER: _on_the_way(On.ANSWERS),
-    Row.KILLED_ANSWERED: _at(Point.ANSWERED),
-    Row.KILLED_CHECK: _checking(Point.CHECK),
-    Row.KILLED_CHECKED: _checking(Point.CHECKED),
+KILL_ROWS: Final[Mapping[CertificationRow, KillFunction]] = {
+    CertificationRow.KILLED_RECORD: _at(Point.RECORD),
+    CertificationRow.KILLED_RECORDED: _at(Point.RECORDED),
+    CertificationRow.KILLED_SENDING: _sending,
+    CertificationRow.KILLED_NOTED: _noted,
+    CertificationRow.KILLED_WORKING: _working,
+    CertificationRow.KILLED_REQUEST: _on_the_way(On.REQUESTS),
+    CertificationRow.KILLED_ANSWER: _on_the_way(On.ANSWERS),
+    CertificationRow.KILLED_ANSWERED: _at(Point.ANSWERED),
+    CertificationRow.KILLED_CHECK: _checking(Point.CHECK),
+    CertificationRow.KILLED_CHECKED: _checking(Point.CHECKED),
 }

@@ -7,7 +7,7 @@ from keep_actors.connectors import DidNotHappen, Happened, NotApplied, Unknown
 from keep_actors.testing.certification.faults import Act, Fault
 from keep_actors.testing.certification.faults import Way as On
 from keep_actors.testing.certification.ground import RowBroken, RowDoesNotApply, RowMoot
-from keep_actors.testing.certification.rows import Row
+from keep_actors.testing.certification.rows import CertificationRow
 from keep_actors.testing.certification.trial import LONG_MS, MadeCall, Trial
 
 RowFunction: TypeAlias = Callable[[Trial], Awaitable[str]]
@@ -104,13 +104,13 @@ def _decisive(trial: Trial) -> str:
     return f"the decisive bytes {trial.ground.decisive!r}" if trial.ground.decisive else "the first bytes"
 
 
-NETWORK_ROWS: Final[Mapping[Row, RowFunction]] = {
-    Row.REFUSED: refused,
-    Row.LOST_REQUEST: lost_request,
-    Row.CUT_IN_THE_MIDDLE: cut_in_the_middle,
-    Row.LOST_ANSWER: lost_answer,
-    Row.NO_ANSWER: no_answer,
-    Row.SLOW_ANSWER: slow_answer,
-    Row.LATE_COMMIT: late_commit,
-    Row.DUPLICATE: duplicate,
+NETWORK_ROWS: Final[Mapping[CertificationRow, RowFunction]] = {
+    CertificationRow.REFUSED: refused,
+    CertificationRow.LOST_REQUEST: lost_request,
+    CertificationRow.CUT_IN_THE_MIDDLE: cut_in_the_middle,
+    CertificationRow.LOST_ANSWER: lost_answer,
+    CertificationRow.NO_ANSWER: no_answer,
+    CertificationRow.SLOW_ANSWER: slow_answer,
+    CertificationRow.LATE_COMMIT: late_commit,
+    CertificationRow.DUPLICATE: duplicate,
 }

@@ -10,7 +10,7 @@ from keep_actors.testing.certification.faults import Act, Fault
 from keep_actors.testing.certification.faults import Way as On
 from keep_actors.testing.certification.ground import ExampleCall, RowBroken, RowDoesNotApply
 from keep_actors.testing.certification.network_rows import RowFunction
-from keep_actors.testing.certification.rows import Row
+from keep_actors.testing.certification.rows import CertificationRow
 from keep_actors.testing.certification.trial import Belief, MadeCall, Trial, same_result
 
 _SHORT_MS: Final = 300
@@ -125,10 +125,10 @@ def _cut(json_text: str | None) -> str:
     return text if len(text) <= 200 else f"{text[:199]}…"
 
 
-RECONCILE_ROWS: Final[Mapping[Row, RowFunction]] = {
-    Row.FOUND: found,
-    Row.NEVER_MADE: never_made,
-    Row.ANOTHERS: anothers,
-    Row.SLOW_RECONCILE: slow_reconcile,
-    Row.FAILING_RECONCILE: failing_reconcile,
+RECONCILE_ROWS: Final[Mapping[CertificationRow, RowFunction]] = {
+    CertificationRow.FOUND: found,
+    CertificationRow.NEVER_MADE: never_made,
+    CertificationRow.ANOTHERS: anothers,
+    CertificationRow.SLOW_RECONCILE: slow_reconcile,
+    CertificationRow.FAILING_RECONCILE: failing_reconcile,
 }

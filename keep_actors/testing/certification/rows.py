@@ -7,7 +7,7 @@ from typing import Final
 import msgspec
 
 
-class Row(StrEnum):
+class CertificationRow(StrEnum):
     """The mishaps. The value is the name on the command line."""
 
     PLAIN = "plain"
@@ -52,7 +52,7 @@ class RowAbout(msgspec.Struct, frozen=True):
 
     mishap: str
     why: str
-    """What a runtime would do wrong, and how to repair the connector."""
+    """The harm that a runtime would do, and how to repair the connector."""
 
 
 _TWICE: Final = "A runtime makes a call again when it is told that nothing happened: the effect would be there twice. "
@@ -60,77 +60,89 @@ _KILLED: Final = (
     "A runtime that starts again asks `reconcile`, or a person. Whatever it is told there must agree with the service."
 )
 
-ABOUT: Final[Mapping[Row, RowAbout]] = {
-    Row.PLAIN: RowAbout("nothing: the call is made", "Without one effect of one call nothing else can be tried."),
-    Row.REFUSED: RowAbout(
+ABOUT: Final[Mapping[CertificationRow, RowAbout]] = {
+    CertificationRow.PLAIN: RowAbout(
+        "nothing: the call is made", "Without one effect of one call nothing else can be tried."
+    ),
+    CertificationRow.REFUSED: RowAbout(
         "the service refuses connections", "It must not pass for a success, and the next call must find the way again."
     ),
-    Row.LOST_REQUEST: RowAbout(
+    CertificationRow.LOST_REQUEST: RowAbout(
         "the connection is cut before the decisive bytes",
         "A request that never arrived must not pass for an effect, or work is lost.",
     ),
-    Row.CUT_IN_THE_MIDDLE: RowAbout(
+    CertificationRow.CUT_IN_THE_MIDDLE: RowAbout(
         "the connection is reset in the middle of the decisive bytes",
         _TWICE + "Raise a ConnectorError only for an answer of the service that refuses.",
     ),
-    Row.LOST_ANSWER: RowAbout(
+    CertificationRow.LOST_ANSWER: RowAbout(
         "the request arrives, and its answer is lost",
         _TWICE + "Let a broken connection through after `call.sending()`: its outcome is unknown.",
     ),
-    Row.NO_ANSWER: RowAbout(
+    CertificationRow.NO_ANSWER: RowAbout(
         "the request arrives, and no answer comes until the time is over",
         _TWICE + "A time-out after `call.sending()` is an unknown outcome.",
     ),
-    Row.SLOW_ANSWER: RowAbout("the answer comes late", "A client that sends again by itself makes two effects."),
-    Row.LATE_COMMIT: RowAbout(
+    CertificationRow.SLOW_ANSWER: RowAbout(
+        "the answer comes late", "A client that sends again by itself makes two effects."
+    ),
+    CertificationRow.LATE_COMMIT: RowAbout(
         "the request arrives after the time of its call",
         "`NotApplied` promises that it will not come. Declare `settle_ms`, longer than a request can be on its way.",
     ),
-    Row.DUPLICATE: RowAbout(
+    CertificationRow.DUPLICATE: RowAbout(
         "the network delivers the request twice",
         "Send the idempotency key where the service refuses a second use of it; or set `refuses_repetition` to False.",
     ),
-    Row.FOUND: RowAbout(
+    CertificationRow.FOUND: RowAbout(
         "`reconcile` is asked about a call that happened",
         "Without `Applied` the call is made again; with another result a run continues with what it would not have "
         "seen without a crash.",
     ),
-    Row.NEVER_MADE: RowAbout(
+    CertificationRow.NEVER_MADE: RowAbout(
         "`reconcile` is asked about a call that was never made",
         "`Applied` would take for done what nobody did, and the work is lost.",
     ),
-    Row.ANOTHERS: RowAbout(
+    CertificationRow.ANOTHERS: RowAbout(
         "`reconcile` is asked about a call that was never made, after an equal call with another key",
         "One of two equal calls would be lost. Look for the idempotency key, not for the content.",
     ),
-    Row.SLOW_RECONCILE: RowAbout(
+    CertificationRow.SLOW_RECONCILE: RowAbout(
         "`reconcile` gets no answer from the service",
         "A question without an answer is no `NotApplied`: let the time-out through, or return `Retry`.",
     ),
-    Row.FAILING_RECONCILE: RowAbout(
+    CertificationRow.FAILING_RECONCILE: RowAbout(
         "the connection of `reconcile` breaks, and then is refused",
         "An error while looking is no `NotApplied`: let it through, or return `Retry`.",
     ),
-    Row.CANCELLED: RowAbout(
+    CertificationRow.CANCELLED: RowAbout(
         "the host cancels the call: at once, in the middle, and when it is being sent",
         "A run that was stopped must not act afterwards. Send nothing after `call.sending()` has refused; do not "
         "shield or swallow the cancellation.",
     ),
-    Row.CONCURRENT: RowAbout("several calls at once", "One connector serves all workflows: calls share no state."),
-    Row.REPEATED: RowAbout(
+    CertificationRow.CONCURRENT: RowAbout(
+        "several calls at once", "One connector serves all workflows: calls share no state."
+    ),
+    CertificationRow.REPEATED: RowAbout(
         "the call is made twice with one key",
         "Either it is one effect, and the second call answers as the first did, or set `refuses_repetition` to False.",
     ),
-    Row.KILLED_RECORD: RowAbout("SIGKILL before the call is in the ledger", _KILLED),
-    Row.KILLED_RECORDED: RowAbout("SIGKILL when the call is in the ledger and not made", _KILLED),
-    Row.KILLED_SENDING: RowAbout("SIGKILL at `call.sending()`", _KILLED),
-    Row.KILLED_NOTED: RowAbout("SIGKILL when a note is durable and the connector does not know it", _KILLED),
-    Row.KILLED_WORKING: RowAbout("SIGKILL soon after the beginning, at several times", _KILLED),
-    Row.KILLED_REQUEST: RowAbout("SIGKILL when the decisive bytes are on their way", _KILLED),
-    Row.KILLED_ANSWER: RowAbout("SIGKILL when the answer is on its way", _KILLED),
-    Row.KILLED_ANSWERED: RowAbout("SIGKILL when the connector has answered and the ledger does not know", _KILLED),
-    Row.KILLED_CHECK: RowAbout("SIGKILL before `reconcile` is asked, after a first SIGKILL", _KILLED),
-    Row.KILLED_CHECKED: RowAbout("SIGKILL when `reconcile` has answered and the ledger does not know", _KILLED),
+    CertificationRow.KILLED_RECORD: RowAbout("SIGKILL before the call is in the ledger", _KILLED),
+    CertificationRow.KILLED_RECORDED: RowAbout("SIGKILL when the call is in the ledger and not made", _KILLED),
+    CertificationRow.KILLED_SENDING: RowAbout("SIGKILL at `call.sending()`", _KILLED),
+    CertificationRow.KILLED_NOTED: RowAbout(
+        "SIGKILL when a note is durable and the connector does not know it", _KILLED
+    ),
+    CertificationRow.KILLED_WORKING: RowAbout("SIGKILL soon after the beginning, at several times", _KILLED),
+    CertificationRow.KILLED_REQUEST: RowAbout("SIGKILL when the decisive bytes are on their way", _KILLED),
+    CertificationRow.KILLED_ANSWER: RowAbout("SIGKILL when the answer is on its way", _KILLED),
+    CertificationRow.KILLED_ANSWERED: RowAbout(
+        "SIGKILL when the connector has answered and the ledger does not know", _KILLED
+    ),
+    CertificationRow.KILLED_CHECK: RowAbout("SIGKILL before `reconcile` is asked, after a first SIGKILL", _KILLED),
+    CertificationRow.KILLED_CHECKED: RowAbout(
+        "SIGKILL when `reconcile` has answered and the ledger does not know", _KILLED
+    ),
 }
 
-assert list(ABOUT) == list(Row), "every row has its words, in order"
+assert list(ABOUT) == list(CertificationRow), "every row has its words, in order"

@@ -15,7 +15,7 @@ from keep_actors.testing.certification.kill_rows import KILL_ROWS
 from keep_actors.testing.certification.lives import Lives
 from keep_actors.testing.certification.network_rows import NETWORK_ROWS
 from keep_actors.testing.certification.reconcile_rows import RECONCILE_ROWS
-from keep_actors.testing.certification.rows import Row, RowOutcome
+from keep_actors.testing.certification.rows import CertificationRow, RowOutcome
 from keep_actors.testing.certification.subject import Certification, RunningService
 from keep_actors.testing.certification.table import CertificationTable, RowResult
 from keep_actors.testing.certification.trial import Trial
@@ -29,11 +29,11 @@ _TRIES: Final = 3
 
 TRIAL_ROWS: Final = {**NETWORK_ROWS, **RECONCILE_ROWS, **HOST_ROWS}
 
-assert {*TRIAL_ROWS, *KILL_ROWS} == set(Row), "every row is tried somewhere"
+assert {*TRIAL_ROWS, *KILL_ROWS} == set(CertificationRow), "every row is tried somewhere"
 
 
 async def certify(
-    certification: Certification, *, only: Collection[Row] = (), on_row: OnRow | None = None
+    certification: Certification, *, only: Collection[CertificationRow] = (), on_row: OnRow | None = None
 ) -> CertificationTable:
     """Start the service, try every row of every mutation, end the service, and return what was seen.
 
@@ -45,10 +45,10 @@ async def certify(
     """
     began = anyio.current_time()
     async with certification.service() as service:
-        suite = _Suite(certification, service, only or tuple(Row), on_row)
+        suite = _Suite(certification, service, only or tuple(CertificationRow), on_row)
         await suite.run()
     order = {name: place for place, name in enumerate(suite.methods)}
-    results = sorted(suite.results, key=lambda each: (order[each.method], list(Row).index(each.row)))
+    results = sorted(suite.results, key=lambda each: (order[each.method], list(CertificationRow).index(each.row)))
     return CertificationTable(suite.connector, results, int((anyio.current_time() - began) * 1000))
 
 
@@ -56,7 +56,11 @@ class _Suite:
     """The rows in progress, and the results so far."""
 
     def __init__(
-        self, certification: Certification, service: RunningService, only: Collection[Row], on_row: OnRow | None
+        self,
+        certification: Certification,
+        service: RunningService,
+        only: Collection[CertificationRow],
+        on_row: OnRow | None,
     ) -> None:
         catalog = Catalog([certification.connector(service)])
         self.connector = catalog.connectors[0].name
@@ -84,21 +88,21 @@ class _Suite:
                     tasks.start_soon(self._ground, ground, lives)
 
     async def _ground(self, ground: Ground, lives: Lives | None) -> None:
-        plain = await self._tried(ground, Row.PLAIN, lives)
-        if plain.outcome is RowOutcome.FAILED or Row.PLAIN in self._only:
+        plain = await self._tried(ground, CertificationRow.PLAIN, lives)
+        if plain.outcome is RowOutcome.FAILED or CertificationRow.PLAIN in self._only:
             self._tell(plain)
         if plain.outcome is RowOutcome.FAILED:
             return
         async with anyio.create_task_group() as tasks:
-            for row in Row:
-                if row in self._only and row is not Row.PLAIN:
+            for row in CertificationRow:
+                if row in self._only and row is not CertificationRow.PLAIN:
                     tasks.start_soon(self._row, ground, row, lives)
 
-    async def _row(self, ground: Ground, row: Row, lives: Lives | None) -> None:
+    async def _row(self, ground: Ground, row: CertificationRow, lives: Lives | None) -> None:
         async with self._kills if row in KILL_ROWS else self._rows:
             self._tell(await self._tried(ground, row, lives))
 
-    async def _tried(self, ground: Ground, row: Row, lives: Lives | None) -> RowResult:
+    async def _tried(self, ground: Ground, row: CertificationRow, lives: Lives | None) -> RowResult:
         began = anyio.current_time()
         outcome, seen = RowOutcome.FAILED, f"it was not over after {_ROW_S} s"
         with attempt() as tried, anyio.move_on_after(_ROW_S):
@@ -121,7 +125,7 @@ def first_of(error: BaseException) -> BaseException:
     return error
 
 
-async def _outcome(ground: Ground, row: Row, lives: Lives | None) -> tuple[RowOutcome, str]:
+async def _outcome(ground: Ground, row: CertificationRow, lives: Lives | None) -> tuple[RowOutcome, str]:
     words = ""
     for times in range(1, _TRIES + 1):
         try:
@@ -135,7 +139,7 @@ async def _outcome(ground: Ground, row: Row, lives: Lives | None) -> tuple[RowOu
     return RowOutcome.FAILED, words
 
 
-async def _seen(ground: Ground, row: Row, lives: Lives | None) -> str:
+async def _seen(ground: Ground, row: CertificationRow, lives: Lives | None) -> str:
     if row in KILL_ROWS:
         if lives is None:
             raise RowDoesNotApply("this system cannot fork processes")

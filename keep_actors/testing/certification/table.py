@@ -2,7 +2,7 @@
 
 import msgspec
 
-from keep_actors.testing.certification.rows import ABOUT, Row, RowOutcome
+from keep_actors.testing.certification.rows import ABOUT, CertificationRow, RowOutcome
 
 
 class RowResult(msgspec.Struct, frozen=True):
@@ -10,7 +10,7 @@ class RowResult(msgspec.Struct, frozen=True):
 
     method: str
     """As a script calls it: `crm.insertCustomers`."""
-    row: Row
+    row: CertificationRow
     outcome: RowOutcome
     seen: str
     """The observation, or the reason why the row does not apply."""

@@ -43,7 +43,7 @@ def tell_nobody() -> None:
 
 
 class Belief(StrEnum):
-    """What the host believes in the end."""
+    """The belief of the host in the end."""
 
     HAPPENED = "it happened"
     DID_NOT_HAPPEN = "it did not happen"

@@ -8,7 +8,7 @@ from keep_actors.services.http import HttpCall
 from keep_actors.services.http.outcomes import (
     RETRY_AFTER_MS_MAX,
     Meaning,
-    Request,
+    SentRequest,
     meaning_of_problem,
     meaning_of_read_problem,
     meaning_of_status,
@@ -127,23 +127,25 @@ async def test_an_operator_may_know_more_about_a_status() -> None:
 
 
 AGAIN = [
-    (404, Request("DELETE", attempt=2), Meaning.UNKNOWN),
-    (410, Request("DELETE", attempt=2), Meaning.UNKNOWN),
-    (404, Request("DELETE"), Meaning.PRECONDITION),
-    (404, Request("POST", attempt=2), Meaning.PRECONDITION),
-    (412, Request("PUT", attempt=2, has_if_match=True), Meaning.UNKNOWN),
-    (412, Request("PUT", has_if_match=True), Meaning.PRECONDITION),
-    (412, Request("PUT", attempt=2), Meaning.PRECONDITION),
-    (422, Request("POST", attempt=2, has_key=True), Meaning.BUG),
-    (422, Request("POST", has_key=True), Meaning.INVALID),
-    (422, Request("POST", attempt=2), Meaning.INVALID),
-    (404, Request("DELETE", attempt=2, happened=[404]), Meaning.HAPPENED),
-    (404, Request("DELETE", attempt=2, did_not_happen=[404]), Meaning.PRECONDITION),
+    (404, SentRequest("DELETE", attempt=2), Meaning.UNKNOWN),
+    (410, SentRequest("DELETE", attempt=2), Meaning.UNKNOWN),
+    (404, SentRequest("DELETE"), Meaning.PRECONDITION),
+    (404, SentRequest("POST", attempt=2), Meaning.PRECONDITION),
+    (412, SentRequest("PUT", attempt=2, has_if_match=True), Meaning.UNKNOWN),
+    (412, SentRequest("PUT", has_if_match=True), Meaning.PRECONDITION),
+    (412, SentRequest("PUT", attempt=2), Meaning.PRECONDITION),
+    (422, SentRequest("POST", attempt=2, has_key=True), Meaning.BUG),
+    (422, SentRequest("POST", has_key=True), Meaning.INVALID),
+    (422, SentRequest("POST", attempt=2), Meaning.INVALID),
+    (404, SentRequest("DELETE", attempt=2, happened=[404]), Meaning.HAPPENED),
+    (404, SentRequest("DELETE", attempt=2, did_not_happen=[404]), Meaning.PRECONDITION),
 ]
 
 
 @pytest.mark.parametrize(("status", "request_", "meaning"), AGAIN)
-def test_an_earlier_attempt_may_be_the_reason_for_a_status(status: int, request_: Request, meaning: Meaning) -> None:
+def test_an_earlier_attempt_may_be_the_reason_for_a_status(
+    status: int, request_: SentRequest, meaning: Meaning
+) -> None:
     assert meaning_of_status(status, request_) is meaning
 
 

@@ -8,7 +8,7 @@ import pytest
 from keep_actors.connectors import DidNotHappen, Happened, Unknown
 from keep_actors.outbound.secret import Secret
 from keep_actors.services.mail import SmtpServer as To
-from keep_actors.services.mail.outcomes import Stage, refusal
+from keep_actors.services.mail.outcomes import SmtpStage, refusal
 from keep_storage.model import FailureClass
 from tests.services.mail.account import Account
 from tests.services.mail.scripted import HANG_UP, scripted
@@ -230,8 +230,8 @@ async def test_a_call_whose_time_is_over_sends_nothing(account: Account, smtp: S
     assert smtp.taken == []
 
 
-@pytest.mark.parametrize("stage", Stage)
-async def test_an_answer_in_the_fours_is_for_later_in_every_stage(stage: Stage) -> None:
+@pytest.mark.parametrize("stage", SmtpStage)
+async def test_an_answer_in_the_fours_is_for_later_in_every_stage(stage: SmtpStage) -> None:
     assert getattr(refusal(stage, 421, ""), "failure_class", None) is LATER
 
 
