@@ -33,9 +33,12 @@ async def never_made(trial: Trial) -> str:
     """A call that was never made is not found."""
     _need_reconcile(trial)
     made = _never(trial, trial.ground.wanted())
-    if isinstance(verdict := await trial.ask(made), Applied):
-        raise RowBroken("`reconcile` says Applied about a call that was never made")
-    return _in_words(verdict)
+    verdict = await trial.ask(made)
+    if not isinstance(verdict, Applied):
+        return _in_words(verdict)
+    if trial.ground.certification.reconcile_repeats:
+        return await _made_by_reconcile(trial, made.wanted, 1)
+    raise RowBroken("`reconcile` says Applied about a call that was never made")
 
 
 async def anothers(trial: Trial) -> str:
@@ -47,6 +50,8 @@ async def anothers(trial: Trial) -> str:
     verdict = await trial.ask(other)
     if not isinstance(verdict, Applied):
         return f"{_in_words(verdict)}, although an equal call was made"
+    if ground.certification.reconcile_repeats:
+        return await _made_by_reconcile(trial, wanted, 2)
     again = await trial.make(wanted, key=other.call.idempotency_key)
     if isinstance(again.outcome, Happened) and await ground.effects_at_rest(wanted) > 1:
         raise RowBroken("`reconcile` takes the effect of another call for its own: it compares contents, not keys")
@@ -99,6 +104,13 @@ async def _sees_again(trial: Trial, happened: MadeCall) -> str:
     if settled.known is not Belief.HAPPENED:
         raise RowBroken(f"when it could look again: {settled.words}")
     return "no false word while it could not look; then Applied"
+
+
+async def _made_by_reconcile(trial: Trial, wanted: ExampleCall, expected: int) -> str:
+    effects = await trial.ground.effects_at_rest(wanted)
+    if effects != expected:
+        raise RowBroken(f"`reconcile` says Applied, and there are {effects} effects instead of {expected}")
+    return f"`reconcile` made the call, as the subject says; effects: {effects}"
 
 
 def _need_reconcile(trial: Trial) -> None:

@@ -33,6 +33,10 @@ class Certification(ABC):
     """The service, or the connector, makes one effect of two calls with one key. False: two calls are two effects, and
     only the runtime sees to it that there are not two."""
 
+    reconcile_repeats: ClassVar[bool] = False
+    """`reconcile` makes the same call again, with its key, where the service has promised to replay the first answer: a
+    call that never came is made by that, once."""
+
     timeout_ms: ClassVar[int] = 1_000
     """The time of a call that the suite disturbs. Longer than any call takes, and short: it is waited for often."""
 
