@@ -118,6 +118,8 @@ def _widened(parts: Sequence[Any]) -> list[Any]:
         if each not in members:
             members.append(each)
     mixed = [kind for kind in (int, float, str) if _is_mixed([each for each in members if _scalar(each) is kind])]
+    if int in mixed and any(_scalar(each) is float for each in members):
+        mixed = [*(kind for kind in mixed if kind is not float), float]  # 7.0 is an integer, and is read as a fraction
     return [*(each for each in members if _scalar(each) not in mixed), *mixed] if mixed else list(parts)
 
 

@@ -68,6 +68,23 @@ def test_the_type_accepts_what_the_schema_accepts(made: tuple[dict[str, Any], An
     msgspec.json.decode(msgspec.json.encode(value), type=found)
 
 
+@pytest.mark.parametrize(
+    ("schema", "values"),
+    [
+        ({"anyOf": [{"type": "integer"}, {"type": "integer", "exclusiveMaximum": 0}]}, [0, -1]),
+        ({"anyOf": [{"type": "integer", "minimum": 5}, {"type": "number", "maximum": 2}]}, [7, 1, 1.5, 7.0]),
+        ({"anyOf": [{"type": "string"}, {"type": "string", "minLength": 3}]}, ["a", "abc"]),
+        ({"anyOf": [{"const": "auto"}, {"type": "string", "minLength": 10}]}, ["auto", "0123456789"]),
+        ({"anyOf": [{"enum": [0, "none"]}, {"type": "integer", "minimum": 5}]}, [0, 5, "none"]),
+        ({"anyOf": [{"anyOf": [{"const": 1}, {"type": "null"}]}, {"type": ["integer", "null"], "minimum": 5}]}, [1, 5]),
+    ],
+)
+def test_the_bounds_of_one_alternative_do_not_bind_another(schema: dict[str, Any], values: list[Any]) -> None:
+    found = SchemaTypes("a.b").type(schema)
+    for value in values:
+        assert msgspec.json.decode(msgspec.json.encode(value), type=found) == value
+
+
 TOOL: dict[str, Any] = {
     "type": "object",
     "properties": {
@@ -171,6 +188,29 @@ def test_a_schema_nested_without_end_is_refused() -> None:
         deep = {"type": "array", "items": deep}
     with pytest.raises(SchemaUnusable, match="is nested more than 40 deep"):
         SchemaTypes("a.b").type(deep)
+
+
+WORDS = st.sampled_from(
+    """type properties required additionalProperties items anyOf oneOf allOf enum const $ref minimum maximum
+    exclusiveMinimum minLength maxLength minItems nullable description pattern $defs a b""".split()
+)
+SCALARS = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=4)
+KINDS = st.sampled_from(["string", "integer", "number", "object", "array", "null", "#", "#/$defs/a", "#/properties/a"])
+ANYTHING = st.recursive(
+    SCALARS | KINDS, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(WORDS, inner, max_size=5)
+)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.dictionaries(WORDS, ANYTHING, max_size=6), st.booleans())
+def test_whatever_a_service_sends_as_a_schema_is_a_type_or_refused(schema: dict[str, Any], is_given: bool) -> None:
+    try:
+        found = SchemaTypes("a.b", is_given=is_given).type(schema)
+        SchemaTypes("a.c", is_given=is_given).fields(schema)
+    except SchemaUnusable:
+        return
+    msgspec.json.Decoder(found)
+    msgspec.json.schema(found)
 
 
 @pytest.mark.parametrize("reference", ["#", "#/allOf/0", "#/$defs/a"])
