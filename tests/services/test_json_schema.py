@@ -191,8 +191,31 @@ def test_a_schema_nested_without_end_is_refused() -> None:
 
 
 WORDS = st.sampled_from(
-    """type properties required additionalProperties items anyOf oneOf allOf enum const $ref minimum maximum
-    exclusiveMinimum minLength maxLength minItems nullable description pattern $defs a b""".split()
+    [
+        "type",
+        "properties",
+        "required",
+        "additionalProperties",
+        "items",
+        "anyOf",
+        "oneOf",
+        "allOf",
+        "enum",
+        "const",
+        "$ref",
+        "minimum",
+        "maximum",
+        "exclusiveMinimum",
+        "minLength",
+        "maxLength",
+        "minItems",
+        "nullable",
+        "description",
+        "pattern",
+        "$defs",
+        "a",
+        "b",
+    ]
 )
 SCALARS = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=4)
 KINDS = st.sampled_from(["string", "integer", "number", "object", "array", "null", "#", "#/$defs/a", "#/properties/a"])
