@@ -47,16 +47,17 @@ def mcp_tools(name: str, configuration: Path, accept: str, as_json: bool) -> Non
     import anyio
 
     from keep_actors.connectors import ConnectorError
+    from keep_actors.outbound.redaction import redacted_words
     from keep_actors.services.mcp.comparison import differences
     from keep_actors.services.mcp.granted import digest_of, save_tools
-    from keep_actors.services.service import SettingsError
+    from keep_actors.services.service import SettingsError, secrets_in
 
     settings = _settings(configuration, name)
     try:
         granted = _granted(settings)
         listed = {each.name: each for each in anyio.run(_listed, settings)}
     except (ConnectorError, SettingsError) as error:
-        raise Stopped(Exit.WRONG, f"{name}: {error}") from None
+        raise Stopped(Exit.WRONG, f"{name}: {redacted_words(str(error), secrets_in(settings))}") from None
     lines, digest = differences(granted, listed), digest_of(listed.values())
     if accept and accept != digest:
         words = f"the server has other tools than those with the digest {accept}; look at them again, without --accept"
@@ -100,16 +101,25 @@ def _granted(settings: "McpSettings") -> "dict[str, GrantedTool]":
 
 
 async def _listed(settings: "McpSettings") -> "list[GrantedTool]":
+    import msgspec
+
+    from keep_actors.connectors import PreconditionFailed
+    from keep_actors.outbound.redaction import redacted
     from keep_actors.services.mcp.connector import tool_server
     from keep_actors.services.mcp.settings import check
+    from keep_actors.services.service import secrets_in
 
     check(settings)
     server = tool_server(settings, {})
     await server.open()
     try:
-        return await server.tools()
+        found = await server.tools()
     finally:
         await server.close()
+    said = msgspec.json.encode(found).decode()
+    if redacted(said, secrets_in(settings)) != said:
+        raise PreconditionFailed("the server repeats a secret of yours in its tools; it would stand in the tools file")
+    return found
 
 
 def _said(lines: list[str], is_accepted: bool, file: Path) -> str:

@@ -6,6 +6,7 @@ its text as `text`; if that is JSON, it is also read as such.
 
 import re
 from collections.abc import Iterator, Mapping
+from enum import Enum
 from typing import Any, Final
 
 import msgspec
@@ -13,6 +14,15 @@ import msgspec
 _STEP: Final = re.compile(r"\.?(?P<name>[^.\[\]{}]+)|(?P<each>\[\*\])")
 _PLACE: Final = re.compile(r"\{(key|params\.[^{}]+)\}")
 EACH: Final = "[*]"
+
+
+class Nowhere(Enum):
+    """In the place of a value: the answer has no such place, and says nothing about what would be there."""
+
+    NOWHERE = "nowhere"
+
+
+NOWHERE: Final = Nowhere.NOWHERE
 
 
 class ToolAnswer(msgspec.Struct, frozen=True):
@@ -24,6 +34,10 @@ class ToolAnswer(msgspec.Struct, frozen=True):
     """Its structured content, if it has one."""
     others: list[Any] = []
     """Content that is no text: images, links."""
+
+
+class ParamLeftOut(ValueError):
+    """A template needs a parameter that the call does not have."""
 
 
 class PathUnusable(ValueError):
@@ -44,7 +58,7 @@ def steps(path: str) -> list[str]:
 
 
 def values_at(value: Any, path: list[str]) -> Iterator[Any]:
-    """All values at a path; none if it leads nowhere."""
+    """All values at a path. None from a list that is empty, or below null; `NOWHERE` where a step cannot be taken."""
     if not path:
         yield value
         return
@@ -54,6 +68,8 @@ def values_at(value: Any, path: list[str]) -> Iterator[Any]:
             yield from values_at(each, rest)
     elif isinstance(value, Mapping) and first in value:
         yield from values_at(value[first], rest)
+    elif value is not None:
+        yield NOWHERE
 
 
 def places_in(template: Any) -> Iterator[str]:
@@ -70,7 +86,10 @@ def places_in(template: Any) -> Iterator[str]:
 
 
 def filled(template: Any, key: str, params: Mapping[str, Any]) -> Any:
-    """The template with the values of a call. A text that is only one place keeps the type of its value."""
+    """The template with the values of a call. A text that is only one place keeps the type of its value.
+
+    Raises `ParamLeftOut`: null in its place would be found where others have left it out too.
+    """
     match template:
         case str():
             if whole := _PLACE.fullmatch(template):
@@ -84,7 +103,10 @@ def filled(template: Any, key: str, params: Mapping[str, Any]) -> Any:
 
 
 def _value(place: str, key: str, params: Mapping[str, Any]) -> Any:
-    return key if place == "key" else params.get(place.removeprefix("params."))
+    value = key if place == "key" else params.get(place.removeprefix("params."))
+    if value is None:
+        raise ParamLeftOut(f"the call has no {place}")
+    return value
 
 
 def _text(value: Any) -> str:

@@ -11,7 +11,7 @@ import msgspec
 from keep_actors.services.mcp.granted import GrantedTool, folded, shown
 from keep_actors.text.visible import cut, left_out, quoted
 
-VALUE_CHARS_MAX: Final = 4_000
+VALUE_CHARS_MAX: Final = 20_000
 _PARTS: Final = ("title", "description", "annotations", "input_schema", "output_schema", "execution")
 
 

@@ -1,11 +1,14 @@
 """The connector: the tools of a server that a person has seen, as methods."""
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import ClassVar, Final
+from urllib.parse import urlsplit
 
 from keep_actors.connectors import ConnectorError, Transient
 from keep_actors.outbound.addresses import Address, parse_address
+from keep_actors.outbound.checked import Connect, ResolveHost
+from keep_actors.outbound.redaction import redacted_words
 from keep_actors.outbound.web import header_problem
 from keep_actors.services.mcp.granted import GrantedTool, load_tools, shown
 from keep_actors.services.mcp.mapping import ToolContradicted, ToolOff, decide
@@ -14,7 +17,7 @@ from keep_actors.services.mcp.program import Program
 from keep_actors.services.mcp.server import ToolServer
 from keep_actors.services.mcp.settings import McpSettings, ToolSettings, check
 from keep_actors.services.mcp.web import WebServer
-from keep_actors.services.service import Service, SettingsError
+from keep_actors.services.service import Service, SettingsError, secrets_in
 
 logger = logging.getLogger(__name__)
 
@@ -27,15 +30,24 @@ class Mcp(Service):
     name: ClassVar[str] = "mcp"
     settings_type = McpSettings
 
-    def __init__(self, settings: McpSettings, *, name: str | None = None) -> None:
+    def __init__(
+        self,
+        settings: McpSettings,
+        *,
+        name: str | None = None,
+        resolve: ResolveHost | None = None,
+        connect: Connect | None = None,
+    ) -> None:
+        """Read the tools file. `resolve` and `connect` stand in for the network of this machine."""
         super().__init__(settings, name=name)
         check(settings)
         granted = load_tools(settings.tools_file)
         methods = _methods(self.name, settings, granted)
         by_tool = {each.tool.name: each for each in methods}
         self.offer(each.offered(_reader(each, by_tool)) for each in methods)
-        self.server = tool_server(settings, granted)
+        self.server = tool_server(settings, granted, resolve=resolve, connect=connect)
         """The server behind it. Its `look` compares its tools with those that are granted."""
+        self._secrets = tuple(secrets_in(settings))
 
     async def open(self) -> None:
         """Connect, and compare the tools. A server that is down now is tried again when it is called."""
@@ -43,7 +55,7 @@ class Mcp(Service):
         try:
             await self.server.look()
         except Transient as error:
-            logger.warning("%s is not there yet: %s", self.name, error)
+            logger.warning("%s is not there yet: %s", self.name, redacted_words(str(error), self._secrets))
         except ConnectorError:
             await self.server.close()
             raise
@@ -53,20 +65,30 @@ class Mcp(Service):
         await self.server.close()
 
 
-def tool_server(settings: McpSettings, granted: Mapping[str, GrantedTool]) -> ToolServer:
+def tool_server(
+    settings: McpSettings,
+    granted: Mapping[str, GrantedTool],
+    *,
+    resolve: ResolveHost | None = None,
+    connect: Connect | None = None,
+) -> ToolServer:
     """The server that the settings name. Raises `SettingsError`."""
     reachable: Program | WebServer
     if settings.command:
         env = {**settings.env, **{name: secret.reveal() for name, secret in settings.secret_env.items()}}
         reachable = Program(settings.command, settings.folder, env, settings.message_bytes_max)
     else:
+        allow = _allowed(settings)
+        _check_url(settings.url, allow)
         reachable = WebServer(
             settings.url,
             _headers(settings),
-            allow=_allowed(settings),
+            allow=allow,
             ca_file=settings.ca_file,
             timeout_s=settings.timeout_s,
             bytes_max=settings.message_bytes_max,
+            resolve=resolve,
+            connect=connect,
         )
     return ToolServer(
         reachable,
@@ -86,8 +108,8 @@ def _methods(connector: str, settings: McpSettings, granted: Mapping[str, Grante
         word = settings.tools.get(tool.name, _NO_WORD)
         decision = decide(tool.hints, word, is_trusted=settings.trust_annotations)
         match decision:
-            case ToolContradicted(why=why):
-                raise SettingsError(f"tools.{tool.name}.kind", why)
+            case ToolContradicted(why=why, setting=setting):
+                raise SettingsError(f"tools.{tool.name}.{setting}", why)
             case ToolOff():
                 continue
         methods.append(ToolMethod(connector, tool, decision, word, round(settings.timeout_s * 1000)))
@@ -120,3 +142,18 @@ def _allowed(settings: McpSettings) -> list[Address]:
         return [parse_address(each) for each in settings.allow]
     except ValueError as error:
         raise SettingsError("allow", str(error)) from None
+
+
+def _check_url(url: str, allow: Collection[Address]) -> None:
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError:
+        raise SettingsError("url", "is no address; write https://host/path") from None
+    is_plain = url.isascii() and url.isprintable() and not set(url) & set(" \\#@")
+    if parts.scheme not in ("http", "https") or not parts.hostname or not is_plain:
+        raise SettingsError("url", "is no address of a server; write https://host/path, without a user")
+    here = (parts.hostname.lower(), 80 if port is None else port)
+    if parts.scheme == "http" and here not in allow:
+        what = f'is not encrypted; write https://, or allow = ["{here[0]}:{here[1]}"] if the network is your own'
+        raise SettingsError("url", what)

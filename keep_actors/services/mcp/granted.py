@@ -57,9 +57,12 @@ class _ToolsFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def digest_of(tools: Iterable[GrantedTool]) -> str:
-    """A short digest of all tools together, for a person to repeat."""
+    """A digest of all tools together, for a person to repeat.
+
+    Not a short one: a server could make two lists with the same beginning of a digest, and exchange them.
+    """
     digests = sorted(each.digest for each in tools)
-    return hashlib.sha256(msgspec.json.encode(digests)).hexdigest()[:16]
+    return hashlib.sha256(msgspec.json.encode(digests)).hexdigest()
 
 
 def folded(name: str) -> str:
@@ -92,12 +95,12 @@ def load_tools(path: Path) -> dict[str, GrantedTool]:
     try:
         kept = msgspec.json.decode(content, type=_ToolsFile)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise SettingsError("tools_file", f"{path} is no list of tools: {error}; write it by keep mcp-tools") from None
+        raise SettingsError("tools_file", f"{path} is no list of tools: {error}; remove it, and look again") from None
     if kept.format != FORMAT:
         raise SettingsError("tools_file", f"{path} has format {kept.format}; this version reads {FORMAT}")
     for each in kept.tools:
         if each.digest != each.tool.digest:
-            words = f"{path}: {shown(each.tool.name)} was changed by hand; write the file by keep mcp-tools"
+            words = f"{path}: {shown(each.tool.name)} was changed by hand; remove the file, and accept the tools again"
             raise SettingsError("tools_file", words)
     if problem := problem_with_names(each.tool.name for each in kept.tools):
         raise SettingsError("tools_file", f"{path}: {problem}")

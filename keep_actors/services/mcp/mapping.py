@@ -36,9 +36,10 @@ class ToolOff(msgspec.Struct, frozen=True):
 
 
 class ToolContradicted(msgspec.Struct, frozen=True):
-    """Settings that contradict the server without a reason."""
+    """Settings that are weaker than the server's word, without a reason."""
 
     why: str
+    setting: Literal["kind", "risk"] = "kind"
 
 
 ToolDecision: TypeAlias = ToolStanding | ToolOff | ToolContradicted
@@ -77,6 +78,7 @@ _TABLE: Final[dict[tuple[bool | None, ToolWord], _Row]] = {
 _AGAINST_ITS_WORD: Final[dict[ToolWord, _Row]] = {"read": ("read", "medium"), "read_by_id": ("read_by_id", "medium")}
 """With a person's reason, in the place of a refusal."""
 
+_LEVELS: Final[tuple[Risk, ...]] = ("low", "medium", "high")
 _ONE_MORE: Final[dict[Risk, Risk]] = {"low": "medium", "medium": "high", "high": "high"}
 
 
@@ -92,4 +94,15 @@ def decide(hints: ToolHints, word: ToolSettings, *, is_trusted: bool) -> ToolDec
     risk: Risk = stated if stated != "by hints" else "medium" if hints.destructive is False else "high"
     if hints.open_world is not False:  # it may reach anything, and so give away what it reads
         risk = _ONE_MORE[risk]
+    least = _least(hints, is_mutation=kind == "mutation")
+    if word.risk and _LEVELS.index(word.risk) < _LEVELS.index(least) and not word.against_its_word:
+        what = f'by what the server says its risk is at least {least}; write against_its_word = "your reason"'
+        return ToolContradicted(what, "risk")
     return ToolStanding("mutation" if kind == "mutation" else "read", kind == "read_by_id", word.risk or risk)
+
+
+def _least(hints: ToolHints, *, is_mutation: bool) -> Risk:
+    """The risk by the server's own word: what it says nothing of does not count."""
+    if is_mutation and hints.destructive:
+        return "high"
+    return "medium" if hints.open_world else "low"

@@ -5,14 +5,15 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from keep_actors.connectors import Applied, MutationCall, NotApplied, Offered, Options, ReadCall, Verdict
+from keep_actors.connectors import Applied, MutationCall, NotApplied, Offered, Options, ReadCall, Retry, Verdict
 from keep_actors.connectors.names import camel_case, problem_with_method
 from keep_actors.services.json_schema import Field, SchemaTypes, SchemaUnusable, to_wire
 from keep_actors.services.mcp.answers import (
     EACH,
+    NOWHERE,
+    ParamLeftOut,
     PathUnusable,
     ToolAnswer,
-    answer_of,
     filled,
     places_in,
     searchable,
@@ -122,10 +123,8 @@ class ToolMethod:
     async def _called(
         self, connector: "Mcp", arguments: Mapping[str, Any], meta: Mapping[str, Any], passage: Passage
     ) -> ToolAnswer:
-        result = await connector.server.call(self.tool.name, arguments, meta, passage, self.timeout_ms / 1000)
-        content = [each.model_dump(by_alias=True, mode="json", exclude_none=True) for each in result.content]
-        answer = answer_of(content, result.structured_content)
-        if result.is_error:
+        answer, is_error = await connector.server.call(self.tool.name, arguments, meta, passage, self.timeout_ms / 1000)
+        if is_error:
             raise CallFailed(ToolProblem.TOOL_ERROR, answer.text)
         if self.tool.output_schema is not None and answer.data is None:
             raise CallFailed(ToolProblem.MISFIT, "it has no structured content")
@@ -169,6 +168,8 @@ class Finder:
         self._known = {f"params.{each.wire}" for each in method.fields} | {"key"}
         for word in ("arguments", "equals"):
             self._check_places(f"{where}.{word}", getattr(how, word))
+        if not [*places_in(how.arguments), *places_in(how.equals)]:
+            raise SettingsError(where, "it would find the same for every call; write {key} or {params.…} in it")
         try:
             path = steps(how.found)
             result = steps(how.result)
@@ -183,22 +184,37 @@ class Finder:
 
         async def find(connector: "Mcp", call: MutationCall) -> Verdict:
             params = to_wire(self._method.fields, call.params)
-            arguments = filled(self._how.arguments, call.idempotency_key, params)
-            wanted = filled(self._how.equals, call.idempotency_key, params)
-            answer = await self._reader.read(connector, arguments)
-            for item in values_at(searchable(answer), self._items):
-                if any(_same(each, wanted) for each in values_at(item, self._inside)):
-                    return Applied(self._found(answer, item))
-            return NotApplied()
+            try:
+                arguments = filled(self._how.arguments, call.idempotency_key, params)
+                wanted = filled(self._how.equals, call.idempotency_key, params)
+            except ParamLeftOut as error:
+                return Retry(f"it cannot be looked for: {error}")
+            return self._verdict(await self._reader.read(connector, arguments), wanted)
 
         return find
 
-    def _found(self, answer: ToolAnswer, item: Any) -> Any:
-        inner = next(values_at(item, self._result), None)
+    def _verdict(self, answer: ToolAnswer, wanted: Any) -> Verdict:
+        """`NotApplied` only for an answer that has the place where the effect would be."""
+        items = list(values_at(searchable(answer), self._items))
+        is_readable = not items
+        for item in items:
+            inside = [] if item is NOWHERE else list(values_at(item, self._inside))
+            if any(_same(each, wanted) for each in inside):
+                return self._applied(answer, item)
+            is_readable = is_readable or (item is not NOWHERE and any(each is not NOWHERE for each in inside or [None]))
+        if NOWHERE in items or not is_readable:
+            return Retry(f"the answer of {shown(self._reader.tool.name)} has nothing at {self._how.found}")
+        return NotApplied()
+
+    def _applied(self, answer: ToolAnswer, item: Any) -> Verdict:
+        inner = next(values_at(item, self._result), NOWHERE)
+        if inner is NOWHERE:
+            words = f"the effect is there, and the answer of {shown(self._reader.tool.name)} has no {self._how.result}"
+            return Retry(words)
         if self._method.tool.output_schema is not None:
-            return inner
+            return Applied(inner)
         text = inner if isinstance(inner, str) else msgspec.json.encode(inner).decode()
-        return ToolAnswer(text) if self._result or self._items else ToolAnswer(answer.text, answer.data)
+        return Applied(ToolAnswer(text) if self._result or self._items else ToolAnswer(answer.text, answer.data))
 
     def _check_places(self, where: str, template: Any) -> None:
         for place in places_in(template):

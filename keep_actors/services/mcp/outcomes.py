@@ -38,7 +38,7 @@ class ToolProblem(StrEnum):
     CLOSED = "the connection to the server ended"
     LATE = "the server did not answer in time"
     SESSION_GONE = "the server does not know the session any more"
-    UNKNOWN_TOOL = "the server does not know the tool"
+    UNKNOWN_TOOL = "the server does not know the tool, it says"
     WRONG_ARGUMENTS = "the server refuses the arguments, or its own result"
     PROTOCOL_ERROR = "the server answered with an error"
     TOOL_ERROR = "the tool ended with an error"
@@ -60,7 +60,7 @@ _ROWS: Final = {
     ToolProblem.CLOSED: _Row(Transient, None, Transient),
     ToolProblem.LATE: _Row(Transient, None, Transient),
     ToolProblem.SESSION_GONE: _Row(Transient, Transient, Transient),
-    ToolProblem.UNKNOWN_TOOL: _Row(InvalidCall, InvalidCall, InvalidCall),
+    ToolProblem.UNKNOWN_TOOL: _Row(InvalidCall, None, InvalidCall),
     ToolProblem.WRONG_ARGUMENTS: _Row(InvalidCall, None, InvalidCall),
     ToolProblem.PROTOCOL_ERROR: _Row(ConnectorBug, None, ConnectorBug),
     ToolProblem.TOOL_ERROR: _Row(PreconditionFailed, None, PreconditionFailed),
@@ -71,12 +71,13 @@ _ROWS: Final = {
 assert set(_ROWS) == set(ToolProblem), "every reason has an outcome"
 
 _CODES: Final = {-32601: ToolProblem.UNKNOWN_TOOL, -32602: ToolProblem.WRONG_ARGUMENTS}
-"""By the code of JSON-RPC. Servers send the second also for a result of their own that does not fit its schema."""
+"""By the code of JSON-RPC. Servers send the first also when a tool failed on a refusal of ours, after its effect, and
+the second for a result of their own that does not fit its schema."""
 
-_DECLARED: Final = frozenset({ToolProblem.TOOL_ERROR, ToolProblem.WRONG_ARGUMENTS})
+_DECLARED: Final = frozenset({ToolProblem.TOOL_ERROR, ToolProblem.UNKNOWN_TOOL, ToolProblem.WRONG_ARGUMENTS})
 """The reasons whose meaning an operator may declare."""
 
-_FOREIGN: Final = frozenset({ToolProblem.PROTOCOL_ERROR, ToolProblem.TOOL_ERROR, ToolProblem.WRONG_ARGUMENTS})
+_FOREIGN: Final = _DECLARED | {ToolProblem.PROTOCOL_ERROR}
 """The reasons that come with words of the server."""
 
 

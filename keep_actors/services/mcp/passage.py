@@ -35,6 +35,8 @@ class Passage:
         """The result as it came, before anything is read into it."""
         self.status: int | None = None
         """Of HTTP, if it is no success."""
+        self.is_answered = False
+        """The server answered this very request with an error of its protocol, whatever the status of HTTP is."""
         self.web_error: WebError | None = None
         self.refusal: ConnectorError | None = None
         """The host did not wait any more when it was to be sent."""

@@ -30,6 +30,10 @@ _GRACE_S: Final = 2.0
 """After its input is closed, and again after SIGTERM."""
 _KILLED_S: Final = 2.0
 _POLL_S: Final = 0.01
+_TAKES_S: Final = 30.0
+"""A server that does not read a message within this time is left."""
+_LISTEN_PAUSE_S: Final = 0.005
+"""Between two pieces of its error output, so that a flood of it takes no processor time from the host."""
 _INHERITED: Final = ("PATH", "LANG", "LC_ALL", "TZ", "SYSTEMROOT")
 _GONE: Final = (anyio.EndOfStream, anyio.ClosedResourceError, anyio.BrokenResourceError, OSError)
 
@@ -106,14 +110,14 @@ class Program:
                 for part in whole:
                     await self._hand_over(bytes(line) + part, session, watch)
                     line.clear()
+                    if watch.ended.is_set():
+                        return
                 line += rest
                 if len(line) > self._bytes_max:
                     watch.end(f"the server wrote a line of more than {self._bytes_max:,} bytes")
                     return
 
     async def _hand_over(self, line: bytes, session: MemoryObjectSendStream[SessionMessage], watch: Watch) -> None:
-        if not line.strip():
-            return
         try:
             message = mcp_types.jsonrpc_message_adapter.validate_json(line, by_name=False)
         except ValueError as error:
@@ -125,9 +129,11 @@ class Program:
         assert process.stdin is not None, "it has pipes"
         try:
             async for each in session:
-                await process.stdin.send(
-                    each.message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n"
-                )
+                line = each.message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n"
+                with anyio.fail_after(_TAKES_S):
+                    await process.stdin.send(line)
+        except TimeoutError:
+            watch.end(f"the server did not read a message for {_TAKES_S:.0f} s")
         except _GONE:
             watch.end("")
 
@@ -135,6 +141,7 @@ class Program:
         with suppress(*_GONE):
             while True:
                 self._last_words = (self._last_words + await errors.receive(_CHUNK))[-4 * LAST_WORDS_MAX :]
+                await anyio.sleep(_LISTEN_PAUSE_S)
 
 
 async def _end(process: Process) -> None:

@@ -14,7 +14,6 @@ import anyio
 from anyio.abc import TaskStatus
 from anyio.from_thread import BlockingPortal, start_blocking_portal
 from anyio.to_thread import run_sync
-from mcp_types import CallToolResult
 
 from keep_actors.backoff import doubled_ms
 from keep_actors.connectors import ConnectorBug, ConnectorError, PreconditionFailed, Transient
@@ -22,7 +21,7 @@ from keep_actors.kernel.waiter import Waiter, wake_up_caller
 from keep_actors.services.mcp.granted import GrantedTool, problem_with_names, refusals, shown
 from keep_actors.services.mcp.outcomes import CallFailed, ToolProblem, connecting_outcome, read_outcome
 from keep_actors.services.mcp.passage import Passage
-from keep_actors.services.mcp.session import Reachable, ToolSession
+from keep_actors.services.mcp.session import Reachable, ToolReply, ToolSession
 
 T = TypeVar("T")
 
@@ -53,6 +52,7 @@ class ToolServer:
         self._leaving: anyio.Event
         self._tasks: anyio.abc.TaskGroup
         self._connecting: anyio.Lock
+        self._looking: anyio.Lock
         self._session: ToolSession | None = None
         self._failures = 0
         self._not_before = 0.0
@@ -76,7 +76,7 @@ class ToolServer:
 
     async def call(
         self, name: str, arguments: Mapping[str, Any], meta: Mapping[str, Any], passage: Passage, timeout_s: float
-    ) -> CallToolResult:
+    ) -> ToolReply:
         """Call a tool that is as it was granted. Raises `CallFailed`, or a `ConnectorError`: nothing was sent."""
         return await self._there(lambda: self._call(name, arguments, meta, passage, timeout_s))
 
@@ -113,6 +113,7 @@ class ToolServer:
     async def _run(self, *, task_status: TaskStatus[None]) -> None:
         self._leaving = anyio.Event()
         self._connecting = anyio.Lock()
+        self._looking = anyio.Lock()
         async with anyio.create_task_group() as self._tasks:
             task_status.started()
             await self._leaving.wait()
@@ -127,20 +128,21 @@ class ToolServer:
 
     async def _call(
         self, name: str, arguments: Mapping[str, Any], meta: Mapping[str, Any], passage: Passage, timeout_s: float
-    ) -> CallToolResult:
+    ) -> ToolReply:
         session = await self._looked_at()
         if why := self._refused.get(name):
             raise PreconditionFailed(
                 f"the tool {shown(name)} is refused: {why}. Look at the difference and accept it: keep mcp-tools"
             )
-        return await session.call(name, arguments, meta, passage, timeout_s)
+        try:
+            return await session.call(name, arguments, meta, passage, timeout_s)
+        except CallFailed as error:
+            if error.problem is ToolProblem.LATE:
+                session.watch.has_news = True  # asked for its tools before the next call, it shows if it answers at all
+            raise
 
     async def _listed(self) -> list[GrantedTool]:
-        session = await self._connected()
-        try:
-            found = await session.tools()
-        except CallFailed as error:
-            raise _not_listed(error) from error
+        found = await self._list_of(await self._connected())
         if problem := problem_with_names(each.name for each in found):
             raise PreconditionFailed(f"the tools of the server cannot be used: {problem}")
         return found
@@ -152,21 +154,22 @@ class ToolServer:
     async def _looked_at(self) -> ToolSession:
         """A session whose tools were compared not long ago. Raises `ConnectorError`: nothing was sent."""
         session = await self._connected()
-        now = anyio.current_time()
-        is_old = session.looked_at is None or now - session.looked_at > self._look_every_s
-        if is_old or session.watch.has_news:
-            session.watch.has_news = False
-            try:
-                listed = await session.tools()
-            except CallFailed as error:
-                session.watch.has_news = True
-                raise _not_listed(error) from error
-            except ConnectorError:
-                session.watch.has_news = True
-                raise
-            self._take(listed)
-            session.looked_at = now
+        async with self._looking:  # a call does not pass while another one looks
+            now = anyio.current_time()
+            is_old = session.looked_at is None or now - session.looked_at > self._look_every_s
+            if is_old or session.watch.has_news:
+                session.looked_at, session.watch.has_news = None, False
+                self._take(await self._list_of(session))
+                session.looked_at = now
         return session
+
+    async def _list_of(self, session: ToolSession) -> list[GrantedTool]:
+        try:
+            return await session.tools()
+        except CallFailed as error:
+            if error.problem is ToolProblem.LATE and session.is_idle:
+                session.watch.end("the server does not answer")  # the next call gets another one
+            raise _not_listed(error) from error
 
     def _take(self, listed: Iterable[GrantedTool]) -> None:
         refused = refusals(self._granted, listed)

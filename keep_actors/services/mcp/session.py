@@ -5,7 +5,7 @@ It never raises into its task, so a session that breaks hurts no other. Its scop
 
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from typing import Any, Final, Protocol, cast
+from typing import Any, Final, NamedTuple, Protocol, cast
 
 import anyio
 import msgspec
@@ -26,6 +26,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from keep_actors.connectors import PreconditionFailed
 from keep_actors.kernel.foreign_code import attempt
+from keep_actors.services.mcp.answers import ToolAnswer, answer_of
 from keep_actors.services.mcp.granted import GrantedTool
 from keep_actors.services.mcp.outcomes import CallFailed, ToolProblem, problem_of_code
 from keep_actors.services.mcp.passage import PASSAGE, Passage, Watch, WatchedReads, WatchedWrites
@@ -51,6 +52,13 @@ class Reachable(Protocol):
         ...
 
 
+class ToolReply(NamedTuple):
+    """The result of a tool."""
+
+    answer: ToolAnswer
+    is_error: bool
+
+
 class ToolSession:
     """A session. `run` is a task; the others are awaited by callers."""
 
@@ -66,6 +74,12 @@ class ToolSession:
         self._marks_sent = marks_sent
         self._timeout_s = timeout_s
         self._client: Client | None = None
+        self._calls = 0
+
+    @property
+    def is_idle(self) -> bool:
+        """True while no call waits for its result."""
+        return not self._calls
 
     @property
     def is_alive(self) -> bool:
@@ -131,7 +145,7 @@ class ToolSession:
 
     async def call(
         self, name: str, arguments: Mapping[str, Any], meta: Mapping[str, Any], passage: Passage, timeout_s: float
-    ) -> CallToolResult:
+    ) -> ToolReply:
         """Call a tool. Raises `CallFailed`, or what `call.sending` raised."""
         client = self._client
         if client is None:
@@ -139,6 +153,7 @@ class ToolSession:
         # Not `call_tool`: it validates with the server's own regular expressions, and lists tools after the effect.
         params = CallToolRequestParams(name=name, arguments=dict(arguments), _meta=cast("Any", dict(meta) or None))
         mark = PASSAGE.set(passage)
+        self._calls += 1
         try:
             result = await client.session.send_request(
                 CallToolRequest(params=params), _RESULT, request_read_timeout_seconds=timeout_s
@@ -148,10 +163,13 @@ class ToolSession:
         except ValidationError as error:
             raise _unreadable(passage) from error
         finally:
+            self._calls -= 1
             PASSAGE.reset(mark)
         if not isinstance(result, CallToolResult):
             raise CallFailed(ToolProblem.NEEDS_INPUT)
-        return result
+        # Here and not by the caller: there may be many parts, and this is not the host's loop.
+        content = [each.model_dump(by_alias=True, mode="json", exclude_none=True) for each in result.content]
+        return ToolReply(answer_of(content, result.structured_content), bool(result.is_error))
 
     def _failed(self, error: MCPError, passage: Passage) -> CallFailed:
         """The reason for an error. What was seen below counts more than a code, which anybody may send."""
@@ -159,10 +177,10 @@ class ToolSession:
             raise passage.refusal
         if passage.web_error is not None:
             return CallFailed(None, str(passage.web_error), web_error=passage.web_error)
-        if passage.status == _NOT_FOUND and error.code != METHOD_NOT_FOUND:
-            self.watch.end("the server does not know the session any more")
-            return CallFailed(ToolProblem.SESSION_GONE)
-        if passage.status is not None:
+        if passage.status is not None and not passage.is_answered:
+            if passage.status == _NOT_FOUND and error.code != METHOD_NOT_FOUND:
+                self.watch.end("the server does not know the session any more")
+                return CallFailed(ToolProblem.SESSION_GONE)
             return CallFailed(None, error.message, status=passage.status)
         if self.watch.ended.is_set() and error.code == CONNECTION_CLOSED:
             return CallFailed(ToolProblem.CLOSED, self.watch.why or self._server.last_words)

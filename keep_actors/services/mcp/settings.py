@@ -39,7 +39,7 @@ class ToolSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     name: str = ""
     """Its name in scripts. Empty: the tool's own, in camelCase."""
     against_its_word: str = ""
-    """The reason why a tool that says that it changes something is a read all the same."""
+    """The reason why a tool is taken for a read, or for less of a risk, than the server's word would have it."""
     identity: Sequence[str] | None = None
     """The arguments that say which thing is changed."""
     key_argument: str = ""
@@ -105,8 +105,10 @@ def check(settings: McpSettings) -> None:
 
 
 def _check_tool(where: str, tool: ToolSettings) -> None:
-    if tool.against_its_word and tool.kind not in ("read", "read_by_id"):
-        raise SettingsError(f"{where}.against_its_word", 'is for kind = "read" or "read_by_id"; leave it out')
+    if tool.against_its_word and tool.kind not in ("read", "read_by_id") and tool.risk is None:
+        raise SettingsError(
+            f"{where}.against_its_word", 'is for kind = "read" or "read_by_id", or a risk; leave it out'
+        )
     if tool.repeat_is_safe and tool.reconcile is not None:
         raise SettingsError(f"{where}.reconcile", "is not needed if repeat_is_safe; keep one")
     for word in _ONLY_MUTATION if tool.kind in ("read", "read_by_id") else ():

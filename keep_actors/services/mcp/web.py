@@ -18,9 +18,11 @@ from mcp.client.streamable_http import streamable_http_client
 
 from keep_actors.connectors import ConnectorError
 from keep_actors.outbound.addresses import Address
-from keep_actors.outbound.checked import SENDING, CheckedTransport, WebError, WebProblem
+from keep_actors.outbound.checked import SENDING, CheckedTransport, Connect, ResolveHost, WebError, WebProblem
 from keep_actors.services.mcp.passage import CALL_METHOD, PASSAGE, Passage, Watch
 
+REFUSED_BEFORE: Final = frozenset({401, 403, 429})
+"""Statuses that are given before a request reaches a tool. Others a server derives from the error of a tool."""
 LOST: Final = -32098
 """The code of the answer that stands for a request without one."""
 
@@ -30,6 +32,13 @@ class _Asked(msgspec.Struct):
 
     method: str = ""
     id: Any = None
+
+
+class _Error(msgspec.Struct):
+    """The part of an answer that says if it is one to a request."""
+
+    id: Any = None
+    error: Any = msgspec.UNSET
 
 
 class WebServer:
@@ -44,6 +53,8 @@ class WebServer:
         ca_file: Path | None,
         timeout_s: float,
         bytes_max: int,
+        resolve: ResolveHost | None = None,
+        connect: Connect | None = None,
     ) -> None:
         self._url = url
         self._headers = {**headers, "accept-encoding": "identity", "user-agent": "keep-actors"}
@@ -51,6 +62,8 @@ class WebServer:
         self._ca_file = ca_file
         self._timeout_s = timeout_s
         self._bytes_max = bytes_max
+        self._resolve = resolve
+        self._connect = connect
 
     @property
     def last_words(self) -> str:
@@ -61,7 +74,7 @@ class WebServer:
     async def running(self, watch: Watch) -> AsyncIterator[tuple[Any, Any]]:
         """Have a client for it. Nothing is connected before the first message. Raises `OSError`."""
         context = await run_sync(_ssl_context, self._ca_file)
-        inner = CheckedTransport(allow=self._allow, ssl_context=context)
+        inner = CheckedTransport(allow=self._allow, ssl_context=context, resolve=self._resolve, connect=self._connect)
         client = httpx2.AsyncClient(
             transport=_PatientTransport(inner, watch, self._bytes_max),
             headers=self._headers,
@@ -97,6 +110,10 @@ class _PatientTransport(httpx2.AsyncBaseTransport):
         except (OSError, ExceptionGroup, ValueError, httpx2.HTTPError) as error:
             is_sent = passage is not None and passage.is_sent
             return self._lost(asked, WebError(WebProblem.BROKEN, f"{type(error).__name__}", is_sent=is_sent), passage)
+        return await self._judged(asked, reply, passage)
+
+    async def _judged(self, asked: _Asked, reply: httpx2.Response, passage: Passage | None) -> httpx2.Response:
+        """The answer for the session: the one that came, with its body bounded, or one in its place."""
         if reply.status_code >= 300:
             self._watch.status = reply.status_code
             if passage is not None:
@@ -109,6 +126,9 @@ class _PatientTransport(httpx2.AsyncBaseTransport):
             words = "the answer is compressed although it was not to be"
             return self._lost(asked, WebError(WebProblem.ENCODED, words, is_sent=True), passage)
         reply.stream = _PatientBody(reply.stream, self, passage, self._bytes_max)
+        is_json = reply.headers.get("content-type", "").lower().startswith("application/json")
+        if passage is not None and passage.status is not None and passage.status not in REFUSED_BEFORE and is_json:
+            passage.is_answered = _answers(await reply.aread(), asked)
         return reply
 
     async def aclose(self) -> None:
@@ -157,6 +177,15 @@ def _asked(request: httpx2.Request) -> _Asked:
         return msgspec.json.decode(request.content, type=_Asked)
     except (msgspec.MsgspecError, httpx2.RequestNotRead):
         return _Asked()
+
+
+def _answers(body: bytes, asked: _Asked) -> bool:
+    """True for an error with the id of the request. A request that was not read is refused with no id, or another."""
+    try:
+        found = msgspec.json.decode(body, type=_Error)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return False
+    return found.error is not msgspec.UNSET and asked.id is not None and found.id == asked.id
 
 
 def _answer(asked: _Asked, words: str) -> httpx2.Response:
