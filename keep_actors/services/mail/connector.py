@@ -6,7 +6,7 @@ is kept. That it is not found proves something only where others than this conne
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from typing import Annotated, Any, ClassVar, Final, TypeVar
+from typing import Annotated, Any, ClassVar, Final, NamedTuple, TypeVar
 
 import msgspec
 from msgspec.structs import fields
@@ -29,7 +29,7 @@ from keep_actors.services.mail.addresses import checked, refuse_others, without_
 from keep_actors.services.mail.composition import OWN_HEADER, Attachment, Letter, composed, message_id
 from keep_actors.services.mail.criteria import Criteria, search_of
 from keep_actors.services.mail.line import MailLine
-from keep_actors.services.mail.mailbox import Folder, MailId, mailbox, refuse_name
+from keep_actors.services.mail.mailbox import Folder, MailId, SentFolder, mailbox, refuse_name
 from keep_actors.services.mail.reading import FullMail, MailSummary, full_mail, summary
 from keep_actors.services.mail.settings import ImapServer, MailSettings, SentCopy, SmtpServer, check
 from keep_actors.services.mail.submission import submit
@@ -42,7 +42,7 @@ R = TypeVar("R")
 
 INBOX: Final = "INBOX"
 ACCEPTED: Final = "the server has taken the mail"
-"""The note of a call, written before its copy is filed."""
+"""The note of a call, written as soon as the server has said so: no copy has to be looked for then."""
 
 
 class SentMail(msgspec.Struct, frozen=True, rename="camel"):
@@ -58,6 +58,18 @@ _NOT_FOUND: Final[Mapping[SentCopy, Verdict]] = {
     "append": Retry("there is no copy in the sent folder, which proves nothing: it is filed after the mail is sent"),
 }
 """The meaning of a missing copy, by where copies come from. `none` is never asked."""
+
+
+_GUESSED: Final = "there is no copy in {!r}, which only has a usual name for sent mails; set copy_folder"
+
+
+class _CopySearch(NamedTuple):
+    """The result of looking for the copy of a mail."""
+
+    folder: str
+    is_there: bool
+    is_told: bool
+    """The folder is the one that the operator or the server says. False: an absence proves nothing."""
 
 
 class Mail(Service):
@@ -106,13 +118,14 @@ class Mail(Service):
             attachments=attachments,
             at=call.sent_at or wall_clock(),
         )
-        if call.attempt > 1 and settings.sent_copy != "none" and await self._has_copy(letter.message_id):
+        if call.attempt > 1 and settings.sent_copy != "none" and (await self._copy(letter.message_id)).is_there:
             return SentMail(letter.message_id)  # an earlier attempt came through after all
         mail = await self._in_thread(lambda _: self._composed(letter))
         smtp = self._smtp
         await self._in_thread(lambda line: submit(line, smtp, settings.from_, recipients, mail, call.sending))
-        if settings.sent_copy == "append":
+        if settings.sent_copy != "none":
             await call.note(ACCEPTED)
+        if settings.sent_copy == "append":
             await self._file(mail)
         return SentMail(letter.message_id)
 
@@ -120,9 +133,12 @@ class Mail(Service):
         """Look for the copy of the mail of a call."""
         sent = SentMail(message_id(call.idempotency_key, self._settings.message_domain))
         assert self._settings.sent_copy is not None, "checked with the settings"
-        if call.noted == ACCEPTED or await self._has_copy(sent.message_id):
+        if call.noted == ACCEPTED:
             return Applied(sent)
-        return _NOT_FOUND[self._settings.sent_copy]
+        copy = await self._copy(sent.message_id)
+        if copy.is_there:
+            return Applied(sent)
+        return _NOT_FOUND[self._settings.sent_copy] if copy.is_told else Retry(_GUESSED.format(copy.folder))
 
     async def search(self, folder: str, limit: int, call: ReadCall, **criteria: Any) -> list[MailSummary]:  # noqa: ARG002
         """Find mails in a folder that fit all criteria: the newest, the newest first."""
@@ -184,13 +200,12 @@ class Mail(Service):
         if size > self._settings.send_bytes_max:
             raise InvalidCall(f"the mail has {size:,} bytes; at most {self._settings.send_bytes_max:,} are sent")
 
-    async def _has_copy(self, sent_id: str) -> bool:
-        def look(line: MailLine) -> bool:
+    async def _copy(self, sent_id: str) -> _CopySearch:
+        def look(line: MailLine) -> _CopySearch:
             with mailbox(line, self._imap) as opened:
-                folder = self._settings.copy_folder
-                if not folder:
-                    folder = INBOX if self._settings.sent_copy == "bcc" else opened.sent_folder()
-                return opened.has_copy(folder, sent_id, OWN_HEADER)
+                folder = self._settings.copy_folder or (INBOX if self._settings.sent_copy == "bcc" else "")
+                found = SentFolder(folder, is_told=True) if folder else opened.sent_folder()
+                return _CopySearch(found.name, opened.has_copy(found.name, sent_id, OWN_HEADER), found.is_told)
 
         return await self._in_thread(look)
 
@@ -199,7 +214,7 @@ class Mail(Service):
 
         def file(line: MailLine) -> None:
             with mailbox(line, self._imap) as opened:
-                opened.append(self._settings.copy_folder or opened.sent_folder(), mail)
+                opened.append(self._settings.copy_folder or opened.sent_folder().name, mail)
 
         try:
             await self._in_thread(file)

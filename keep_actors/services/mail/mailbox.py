@@ -5,12 +5,12 @@ import ssl
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import datetime
-from typing import Any, BinaryIO, Final, cast
+from typing import Any, BinaryIO, Final, NamedTuple, cast
 
 import msgspec
 from imapclient.imapclient import FLAGGED, SEEN, SENT, IMAPClient  # type: ignore[import-untyped]
 
-from keep_actors.connectors import InvalidCall, PreconditionFailed
+from keep_actors.connectors import InvalidCall, PreconditionFailed, Transient
 from keep_actors.services.mail.criteria import Search, header
 from keep_actors.services.mail.line import MailLine, encrypted
 from keep_actors.services.mail.outcomes import ImapStep, imap_failure
@@ -25,8 +25,8 @@ _LINE_BYTES_MAX: Final = 8 * 1024 * 1024
 """Of an answer: the numbers of a million mails are one line."""
 _ANSWERS_BYTES_MAX: Final = 32 * 1024 * 1024
 """Of all answers of a connection, beside the mail that is fetched."""
-_COPIES_MAX: Final = 50
-"""Mails that a search for a copy may find and compare. A server's search is not exact."""
+_COPIES_MAX: Final = 200
+"""Mails that a search for a copy may find. A server's search is not exact, so each is compared."""
 
 # What the client raises for an answer that makes no sense, beside its own errors.
 _FAILURES: Final = (imaplib.IMAP4.error, OSError, ValueError, LookupError, TypeError, AssertionError, MemoryError)
@@ -69,6 +69,14 @@ class Folder(msgspec.Struct, frozen=True, rename="camel"):
     """`sent`, `drafts`, `junk`, `trash`, `archive`, `all` or `flagged`, if the server says so; else empty."""
 
 
+class SentFolder(NamedTuple):
+    """The folder for sent mails."""
+
+    name: str
+    is_told: bool
+    """The server says so. False: it only has a usual name, so that a copy may just as well be elsewhere."""
+
+
 _USES: Final = ("Sent", "Drafts", "Junk", "Trash", "Archive", "All", "Flagged")
 
 
@@ -106,6 +114,8 @@ class _Protocol(imaplib.IMAP4):
         answer = self.xatom("STARTTLS")
         if answer[0] == "OK":
             self._incoming.close()
+            # Folders that were named in plain text would count as those of the server.
+            self.untagged_responses = {}
             self._attach(encrypted(self.sock, self._server))
             _, said = self.capability()
             self.capabilities = tuple(str(said[-1], "ascii", "replace").upper().split())
@@ -153,13 +163,16 @@ class ImapMailbox:
                 listed.append(Folder(str(name), use))
         return listed
 
-    def sent_folder(self) -> str:
+    def sent_folder(self) -> SentFolder:
         """The folder for sent mails: by what the server says, or by its usual names."""
+        told = [folder.name for folder in self.folders() if folder.use == "sent"]
+        if told:
+            return SentFolder(told[0], is_told=len(told) == 1)
         with _step(ImapStep.LIST):
             found = self._client.find_special_folder(SENT)
         if not found:
             raise PreconditionFailed("the server does not say which folder has the sent mails; set copy_folder")
-        return str(found)
+        return SentFolder(str(found), is_told=False)
 
     def search(self, folder: str, search: Search, limit: int) -> list[tuple[Facts, bytes]]:
         """The newest mails that are found, the newest first, each with its headers."""
@@ -183,10 +196,14 @@ class ImapMailbox:
         """True if a mail in the folder has exactly this value as its Message-ID, or in our own header."""
         self._enter(folder)
         for name in ("Message-ID", own_header):
-            uids = sorted(self._search(Search(tuple(header(name, message_id.encode())))), reverse=True)[:_COPIES_MAX]
+            uids = self._search(Search(tuple(header(name, message_id.encode()))))
+            if len(uids) > _COPIES_MAX:
+                raise PreconditionFailed(f"{len(uids):,} mails in {folder!r} look like the copy; a person has to look")
             fetched = self._fetch(uids, f"BODY.PEEK[HEADER.FIELDS (Message-ID {own_header})]<0.{_HEADER_BYTES_MAX}>")
             if any(message_id in header_values(_body(data), ("Message-ID", own_header)) for data in fetched.values()):
                 return True
+            if not fetched.keys() >= set(uids):
+                raise Transient(f"a mail in {folder!r} was gone before it could be compared")
         return False
 
     def append(self, folder: str, mail: bytes) -> None:

@@ -11,6 +11,7 @@ from keep_actors.services.mail.composition import message_id
 from keep_storage.model import FailureClass
 from tests.services.mail.account import Account
 from tests.services.mail.scripted import scripted
+from tests.services.mail.test_mailbox import HELLO, OPEN
 from tests.services.servers.dovecot import Dovecot, delivered
 from tests.services.servers.smtp import CUT, SmtpServer, append, into_mailboxes, smtp_server
 
@@ -63,6 +64,48 @@ async def test_a_message_id_that_only_contains_ours_is_not_ours(other: str, acco
     value = other.format(key_id.strip("<>").partition("@")[0] if "@" in other else key_id)
     append(imap.address, account.me, "Sent", f"Message-ID: {value}\r\nX-Keep-Message-ID: {value}\r\n\r\n".encode())
     assert await account.look() == NotApplied()
+
+
+async def test_a_copy_that_is_gone_before_it_is_compared_proves_nothing(smtp: SmtpServer) -> None:
+    found = {**OPEN, b"SEARCH": b"* SEARCH 1\r\n{tag} OK x\r\n", b"FETCH": b"{tag} OK x\r\n"}
+    with scripted(HELLO, found) as address:
+        verdict = await Account(smtp.address, address, copy_folder="Sent").look()
+    assert isinstance(verdict, Retry), verdict
+    assert "was gone before it could be compared" in verdict.message
+
+
+SENT_FOLDERS: dict[str, tuple[bytes, type]] = {
+    "told by the server": (b'* LIST (\\Sent) "/" Post\r\n', NotApplied),
+    "of two that the server tells": (b'* LIST (\\Sent) "/" Post\r\n* LIST (\\Sent) "/" Mail\r\n', Retry),
+    "guessed by its name": (b'* LIST () "/" "Sent Items"\r\n', Retry),
+    "nowhere": (b"", Retry),
+}
+
+
+@pytest.mark.parametrize("case", SENT_FOLDERS)
+async def test_an_absence_counts_only_in_the_folder_that_is_known_to_have_the_copies(
+    case: str, smtp: SmtpServer
+) -> None:
+    listed, expected = SENT_FOLDERS[case]
+    answers = {**OPEN, b"SEARCH": b"* SEARCH\r\n{tag} OK x\r\n", b"LIST": listed + b"{tag} OK x\r\n"}
+    with scripted(HELLO, answers) as address:
+        account = Account(smtp.address, address)
+        verdict = await account.look()
+        assert isinstance(verdict, expected), verdict
+        if expected is Retry:
+            assert "set copy_folder" in getattr(verdict, "message", ""), verdict
+        if case == "guessed by its name":
+            again = await account.send(call=account.call(attempt=2))
+            assert isinstance(again, Happened), "an attempt that certainly did nothing is made again"
+
+
+async def test_a_mail_that_the_server_took_is_known_without_a_search(smtp: SmtpServer, account: Account) -> None:
+    """Also when a person has removed the copy since."""
+    call = account.call()
+    assert isinstance(await account.send(call=call), Happened)
+    with scripted(b"* BYE closed\r\n", {}) as address:
+        later = Account(smtp.address, address)
+        assert isinstance(await later.look(account.call(earlier_note=call.noted)), Applied)
 
 
 async def test_a_blind_copy_proves_it_and_no_recipient_sees_it(

@@ -228,6 +228,29 @@ async def test_what_stands_behind_the_answer_to_starttls_of_a_mailbox_is_not_obe
     assert outcome.cls is LATER
 
 
+async def test_folders_that_are_named_before_the_encryption_are_not_those_of_the_server(
+    certificate: Certificate,
+) -> None:
+    """Whoever sits between could have the copies looked for where there are none."""
+    ahead = b'* LIST (\\Sent) "/" Forged\r\n'
+    answers = {
+        b"CAPABILITY": b"* CAPABILITY IMAP4rev1 STARTTLS\r\n" + ahead + b"{tag} OK x\r\n",
+        b"STARTTLS": b"{tag} OK x\r\n",
+    }
+    inside = {**OPEN, b"LIST": b'* LIST () "/" INBOX\r\n{tag} OK x\r\n'}
+    greeting = b"* OK [CAPABILITY IMAP4rev1 STARTTLS] hello\r\n"
+    with scripted(greeting, answers, then=(certificate, inside)) as address:
+        to = ImapServer(
+            host="localhost",
+            port=address[1],
+            tls="starttls",
+            ca_file=certificate.authority,
+            user="me",
+            password=Secret(PASSWORD),
+        )
+        assert await Account(None, to).answer("folders") == [{"name": "INBOX", "use": ""}]
+
+
 async def test_without_starttls_no_password_is_sent(imap: Dovecot) -> None:
     with scripted(HELLO, OPEN) as address:
         to = ImapServer(host="localhost", port=address[1], tls="starttls", user="me", password=Secret(PASSWORD))

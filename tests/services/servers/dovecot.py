@@ -5,6 +5,7 @@ Runs as the user of the tests, or, as root, for the user `nobody`: Dovecot has n
 
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import tempfile
@@ -85,13 +86,46 @@ class Certificate(NamedTuple):
     authority: Path
 
 
-class Dovecot(NamedTuple):
-    """A running server."""
+class Dovecot:
+    """A server in a folder. Its mails survive when it is killed and started again."""
 
-    address: tuple[str, int]
-    tls_address: tuple[str, int] | None
-    mails: Path
-    """A folder for each user, written by the server."""
+    def __init__(self, program: str, folder: Path, certificate: Certificate | None) -> None:
+        self._program = program
+        self._folder = folder
+        self._certificate = certificate
+        self._process: subprocess.Popen[bytes] | None = None
+        self.mails = folder / "mail"
+        """A folder for each user, written by the server."""
+        self.address = ("127.0.0.1", 0)
+        self.tls_address: tuple[str, int] | None = None
+
+    def start(self) -> None:
+        """Start it, at the same address as before."""
+        for _ in range(_ATTEMPTS):
+            ports = [each[1] if each and each[1] else free_port() for each in (self.address, self.tls_address)]
+            configuration = _written(self._folder, (ports[0], ports[1]), self._certificate)
+            command = [self._program, "-F", "-c", str(configuration)]
+            # In a group of its own: it has a process for each connection.
+            self._process = subprocess.Popen(command, stderr=subprocess.DEVNULL, start_new_session=True)
+            if listens(("127.0.0.1", ports[0]), self._process):
+                self.address = ("127.0.0.1", ports[0])
+                self.tls_address = None if self._certificate is None else ("127.0.0.1", ports[1])
+                return
+            self.end()
+        raise RuntimeError(f"dovecot did not start: {(self._folder / 'log').read_text()}")
+
+    def kill(self) -> None:
+        """Kill it with all of its processes, in the middle of whatever they do."""
+        assert self._process is not None, "started"
+        with suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait(_START_S)
+
+    def end(self) -> None:
+        """End it in order."""
+        if self._process is not None:
+            self._process.terminate()
+            self._process.wait(_START_S)
 
 
 @contextmanager
@@ -106,19 +140,12 @@ def dovecot(certificate: Certificate | None = None) -> Iterator[Dovecot]:
     with tempfile.TemporaryDirectory(prefix="keep-imap-", dir="/tmp") as name:
         folder = Path(name)
         _let_it_write(folder)
-        for _ in range(_ATTEMPTS):
-            ports = free_port(), free_port()
-            configuration = _written(folder, ports, certificate)
-            process = subprocess.Popen([program, "-F", "-c", configuration], stderr=subprocess.DEVNULL)
-            try:
-                if listens(("127.0.0.1", ports[0]), process):
-                    tls = None if certificate is None else ("127.0.0.1", ports[1])
-                    yield Dovecot(("127.0.0.1", ports[0]), tls, folder / "mail")
-                    return
-            finally:
-                process.terminate()
-                process.wait(_START_S)
-        raise RuntimeError(f"dovecot did not start: {(folder / 'log').read_text()}")
+        server = Dovecot(program, folder, certificate)
+        try:
+            server.start()
+            yield server
+        finally:
+            server.end()
 
 
 def delivered(mails: Path, user: str, folder: str = "") -> list[EmailMessage]:
@@ -142,6 +169,13 @@ def listens(address: tuple[str, int], process: "subprocess.Popen[bytes]") -> boo
             return bool(connected.recv(1))
         time.sleep(0.02)  # another process: it has nothing to wait for
     return False
+
+
+def give_to_server(folder: Path) -> None:
+    """Make a folder of mails, which a test has written, the server's own."""
+    if os.geteuid() == 0:
+        for path in (folder, *folder.rglob("*")):
+            os.chown(path, _NOBODY, _NOBODY)
 
 
 def _let_it_write(folder: Path) -> None:
