@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from email.errors import MessageError
 from email.headerregistry import Address
 from email.message import EmailMessage
-from email.policy import SMTP
+from email.policy import SMTP, EmailPolicy
 from email.utils import format_datetime
 from typing import Annotated, Final
 
@@ -28,14 +28,29 @@ SUBJECT_CHARS_MAX: Final = 500
 _MESSAGE_ID_CHARS_MAX: Final = 250
 _FILE_NAME_CHARS_MAX: Final = 150
 _LINE_CHARS_MAX: Final = 900
-"""Of a header. The usual 78 would tear a long Message-ID apart; a mail server takes 998."""
+"""Of a header with Message-IDs. The usual 78 would tear a long one apart; a mail server takes 998."""
 _MESSAGE_ID: Final = re.compile(r"<[A-Za-z0-9!#$%&'*+/=?^_`{|}~.-]+@[A-Za-z0-9!#$%&'*+/=?^_`{|}~.:\[\]-]+>", re.ASCII)
 _CONTENT_TYPE: Final = re.compile(r"[a-z0-9][a-z0-9!#$&^_.+-]{0,60}/[a-z0-9][a-z0-9!#$&^_.+-]{0,60}", re.ASCII)
 # 7bit: a server need not offer 8BITMIME.
 _CONTENT: Final = SMTP.clone(cte_type="7bit")
-_HEADERS: Final = _CONTENT.clone(max_line_length=_LINE_CHARS_MAX)
+_UNBROKEN: Final = _CONTENT.clone(max_line_length=_LINE_CHARS_MAX)
 _LINE_END: Final = re.compile(rb"\r\n|\r|\n")
 _FIELD: Final = re.compile(rb"([A-Za-z-]+): ?")
+
+
+_WRITTEN_BY_CONTENT: Final = frozenset({"Content-Type", "Content-Transfer-Encoding", "MIME-Version"})
+_MESSAGE_IDS: Final = frozenset({"Message-ID", OWN_HEADER, "In-Reply-To", "References"})
+
+
+class _Headers(EmailPolicy):
+    """Lines of 78 characters, as encoded words need it, but for headers with Message-IDs and for those of parts."""
+
+    def fold_binary(self, name: str, value: str) -> bytes:
+        is_unbroken = name in _MESSAGE_IDS or name in _WRITTEN_BY_CONTENT or name == "Content-Disposition"
+        return (_UNBROKEN if is_unbroken else _CONTENT).fold_binary(name, value)
+
+
+_HEADERS: Final = _Headers(cte_type="7bit", linesep="\r\n")
 
 
 class Attachment(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
@@ -91,6 +106,9 @@ def composed(letter: Letter) -> bytes:
 
 def _write_headers(message: EmailMessage, letter: Letter) -> list[str]:
     """Write them, and return their names."""
+    for param, text in (("text", letter.text), ("html", letter.html)):
+        if "\0" in text:
+            raise InvalidCall(f"{param} has a NUL character at position {text.index(chr(0))}; remove it")
     for param, text, chars_max in (
         ("subject", letter.subject, SUBJECT_CHARS_MAX),
         ("inReplyTo", letter.in_reply_to, _MESSAGE_ID_CHARS_MAX),
@@ -133,9 +151,6 @@ def _attach(message: EmailMessage, place: int, attachment: Attachment) -> None:
         raise InvalidCall(f"{where}.base64 is not Base64: {error}") from None
     main, _, sub = kind.partition("/")
     message.add_attachment(content, maintype=main, subtype=sub, filename=attachment.name)
-
-
-_WRITTEN_BY_CONTENT: Final = {"Content-Type", "Content-Transfer-Encoding", "MIME-Version"}
 
 
 def _check_headers(written: bytes, expected: Sequence[str]) -> None:

@@ -1,5 +1,6 @@
 """No text of a script becomes a header, a recipient, a command or a search of its own."""
 
+import re
 from email import message_from_bytes, policy
 from typing import Any
 
@@ -167,6 +168,15 @@ def test_whatever_a_mail_says_it_is_one_mail_with_the_headers_that_were_meant(
     assert body.get_content().splitlines() == text.replace("\r\n", "\n").replace("\r", "\n").splitlines() or not text
 
 
+@given(st.text(st.sampled_from("ab äü€😀,:;()<>@[]-_=."), max_size=500))
+def test_no_encoded_word_is_longer_than_a_reader_must_take(subject: str) -> None:
+    written = composed(letter(subject=subject, sender_name=subject[:80]))
+    assert all(len(word) <= 75 for word in re.findall(rb"=\?[^? ]+\?.\?[^? ]*\?=", written))
+    read = message_from_bytes(written, policy=policy.default)
+    assert " ".join(read["Subject"].split()) == " ".join(subject.split())
+    assert [each.addr_spec for each in read["From"].addresses] == ["me@example.com"]
+
+
 def test_the_same_call_makes_the_same_bytes() -> None:
     once, again = (composed(letter(html="<p>", attachments=[Attachment("a", "")])) for _ in range(2))
     assert once == again
@@ -193,6 +203,8 @@ WRONG: dict[str, dict[str, Any]] = {
     "a type that is none": {"attachments": [{"name": "a", "base64": "", "contentType": "text/plain; x=y"}]},
     "an answer to nothing": {"inReplyTo": "the other mail"},
     "too large": {"text": "x" * 11_000_000},
+    "a text with NUL": {"text": "a\0b"},
+    "HTML with NUL": {"html": "<p>\0</p>"},
 }
 
 
