@@ -112,12 +112,16 @@ def full_mail(facts: Facts, raw: bytes, text_chars_max: int) -> FullMail:
     problems: list[str] = []
     if len(raw) < facts.bytes:
         problems.append(f"only the first {len(raw):,} of {facts.bytes:,} bytes were read")
+    is_small = _is_small(raw)
+    if not is_small:
+        problems.append("it has too many lines or parts; only the beginning of its headers was read")
     message = _parsed(raw, problems)
     content = _Content(text_chars_max, problems)
-    with attempt() as tried:
-        content.read(message)
-    if tried.error is not None:
-        problems.append("a part could not be read")
+    if is_small:
+        with attempt() as tried:
+            content.read(message)
+        if tried.error is not None:
+            problems.append("a part could not be read")
     return FullMail(
         **_fields(facts, message),
         reply_to=_people(message, "Reply-To"),
@@ -198,7 +202,6 @@ def _parsed(raw: bytes, problems: list[str]) -> Message:
         if _is_small(raw):
             message = message_from_bytes(raw, policy=compat32)
         else:
-            problems.append("it has too many lines or parts; only the beginning of its headers was read")
             message = BytesHeaderParser(policy=compat32).parsebytes(raw[:_HEADERS_BYTES_MAX])
     if tried.error is not None:
         problems.append("it could not be parsed")
@@ -230,7 +233,10 @@ def _leaves(message: Message) -> Iterator[Message]:
 
 
 def _fields(facts: Facts, message: Message) -> dict[str, Any]:
-    at = facts.received_at
+    received_at = ""
+    if facts.received_at is not None:
+        with attempt():  # a day before the year 1, by its zone
+            received_at = facts.received_at.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     return {
         "id": facts.id,
         "message_id": _header(message, "Message-ID"),
@@ -239,7 +245,7 @@ def _fields(facts: Facts, message: Message) -> dict[str, Any]:
         "cc": _people(message, "Cc"),
         "subject": _header(message, "Subject"),
         "date": _header(message, "Date"),
-        "received_at": "" if at is None else at.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        "received_at": received_at,
         "bytes": facts.bytes,
         "seen": facts.seen,
         "flagged": facts.flagged,

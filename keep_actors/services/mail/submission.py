@@ -5,7 +5,7 @@ import smtplib
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Final, NoReturn
+from typing import Final
 
 from keep_actors.connectors import AuthRequired, InvalidCall, PreconditionFailed
 from keep_actors.services.mail.line import MailLine, encrypted
@@ -145,13 +145,8 @@ class _Conversation(smtplib.SMTP):
         except OSError as error:
             raise broken(stage, error) from error
         if code not in EXPECTED[stage]:
-            self._give_up(refusal(stage, code, about + _words(words)))
-
-    def _give_up(self, error: Exception) -> NoReturn:
-        if self._stage in (SmtpStage.SENDER, SmtpStage.RECIPIENT, SmtpStage.DATA):
-            with suppress(OSError):
-                self.putcmd("RSET")  # forget the recipients that were taken
-        raise error
+            # The recipients that were taken get nothing: without DATA the server forgets them by itself.
+            raise refusal(stage, code, about + _words(words))
 
 
 def _words(said: bytes | str) -> str:

@@ -139,9 +139,6 @@ class _Smtp(SMTP):
     async def smtp_DATA(self, arg: str) -> None:  # noqa: N802
         await self._or("DATA", arg, super().smtp_DATA)
 
-    async def smtp_RSET(self, arg: str) -> None:  # noqa: N802
-        await self._or("RSET", arg, super().smtp_RSET)
-
 
 async def _misbehave(smtp: SMTP, fault: str) -> str:
     if fault == SILENCE:
