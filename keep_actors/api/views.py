@@ -227,15 +227,11 @@ def proposal(q: Queries, workflow_id: str) -> Proposed | None:
     run = reads.run(q, task.run_id)
     assert old is not None and new is not None and run is not None, "a proposal is between two versions"  # noqa: PT018
     # Only who looks at a proposal loads it.
-    import difflib
+    from keep_actors.text.difference import difference
 
-    lines = difflib.unified_diff(
-        old.source.splitlines(), new.source.splitlines(), version_text(old), version_text(new), lineterm=""
-    )
+    diff = difference(old.source, new.source, version_text(old), version_text(new))
     radius = blast_radius(q, workflow_id, (old.major, old.minor))
-    return Proposed(
-        workflow_id, version_text(new), new.source, task.problem, "\n".join(lines), run.error_message, radius
-    )
+    return Proposed(workflow_id, version_text(new), new.source, task.problem, diff, run.error_message, radius)
 
 
 def item_in_need(q: Queries, run: Run) -> str | None:
