@@ -124,11 +124,19 @@ def after_activation(workflow: Workflow | None, by: str) -> Writes:
 
 def _grants(message: Deploy, workflow_id: str, major: int, found: DeploymentFacts) -> tuple[GrantPermission, ...]:
     known = Envelope(found.grants.get(major, ()))
-    given = {each: Grant(each) for each in message.accepted if each not in known}
+    terms = _terms(message, found)
+    given = {each: terms.get(each, Grant(each)) for each in message.accepted if each not in known}
     given |= {each.permission: each for each in message.grants}
     if missing := [each for each in message.needed if each.permission not in known and each.permission not in given]:
         raise PermissionsNeeded(missing, _by_another(message.author, found.latest))
     return permissions.operations_for(workflow_id, major, given.values(), message.by)
+
+
+def _terms(message: Deploy, found: DeploymentFacts) -> dict[str, Grant]:
+    """The grants of the version that runs, whose limits an accepted proposal keeps."""
+    if message.proposal is None or found.active is None:
+        return {}
+    return {each.permission: permissions.grant_of(each) for each in found.grants.get(found.active.major, ())}
 
 
 def _by_another(author: str, latest: ScriptVersion | None) -> str:
