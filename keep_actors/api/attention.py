@@ -5,6 +5,7 @@ and exit codes ask here. The policy of a workflow decides only how old a matter 
 """
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Final, assert_never
 
 import msgspec
@@ -14,7 +15,7 @@ from keep_actors.api.overdue import Moment
 from keep_actors.run.missing import missing_methods
 from keep_actors.text.call_text import preview
 from keep_actors.text.visible import head
-from keep_storage import attention_reads, reads
+from keep_storage import attention_reads, proposal_reads, reads
 from keep_storage.model import (
     AttentionKind,
     AttentionRow,
@@ -31,6 +32,7 @@ _OPEN_WITH_IT: Final = "Open the runtime with the connector: the workflow then c
 _TITLE_CHARS_MAX: Final = 200
 """A script's own words for a call do not push the call out of sight."""
 _ANSWER_IT: Final = "Approve it, or reject it: its events or its item are then skipped, or prepared again with `retry`."
+_LOOK_AT_IT: Final = "Look at it. Accept it, with the permissions that you choose; or reject it, with the reason."
 _IS_MADE: Final = "is being made, though its workflow is archived."
 _WAS_MADE: Final = "was being made when its process ended: it may have happened."
 _IS_UNKNOWN: Final = "may have happened."
@@ -40,12 +42,14 @@ class Attention(msgspec.Struct, frozen=True):
     """A matter that waits for a person."""
 
     workflow_id: str
+    """Empty for a proposed script that is to be a new workflow."""
     workflow: str
     kind: AttentionKind
     words: str
     run_id: str | None
     about: str | None
-    """The approval, the mutation or the proposed version to be answered about; the handler or topic that is overdue."""
+    """The approval, the mutation, the proposed version or the proposal to be answered about; the handler or topic that
+    is overdue."""
     can_do: str
     item: str | None = None
     """The item of a job to be skipped or reprocessed."""
@@ -53,16 +57,17 @@ class Attention(msgspec.Struct, frozen=True):
 
 def attention(q: Queries, at: Moment) -> list[Attention]:
     """List what waits for a person in all workflows, and what has waited for long."""
-    return [shown for _, shown in matters(q, None, at)]
+    return [*(shown for _, shown in matters(q, None, at)), *_proposed(q, at)]
 
 
 def attention_of(q: Queries, workflow: Workflow, at: Moment) -> Iterator[Attention]:
     """List the same for one workflow."""
-    return (shown for _, shown in matters(q, workflow.id, at))
+    yield from (shown for _, shown in matters(q, workflow.id, at))
+    yield from (each for each in _proposed(q, at) if each.workflow_id == workflow.id)
 
 
 def matters(q: Queries, workflow_id: str | None, at: Moment) -> Iterator[tuple[AttentionRow, Attention]]:
-    """The matters of one workflow, or of all: as the storage lists them, and as people see them."""
+    """The matters of one workflow, or of all: as the storage lists them, and as people see them. Without proposals."""
     workflow: Workflow | None = None
     times = {"stale_before": at.now - at.stale_after_ms, "expired_after": at.now - overdue.SHOWN_FOR_MS}
     for row in attention_reads.attention(q, workflow_id, **times):
@@ -75,10 +80,7 @@ def matters(q: Queries, workflow_id: str | None, at: Moment) -> Iterator[tuple[A
 
 def _shown(q: Queries, workflow: Workflow, row: AttentionRow, at: Moment) -> Attention | None:
     """None if it is not old enough, or if people have just approved it."""
-
-    def needs(words: str, can_do: str, about: str | None = None, item: str | None = None) -> Attention:
-        return Attention(workflow.id, workflow.name, row.kind, words, row.run_id, about, can_do, item)
-
+    needs = partial(_matter, workflow, row)
     match row.kind:
         case AttentionKind.APPROVAL:
             return needs(_question(q, row), _ANSWER_IT, row.about)
@@ -103,8 +105,25 @@ def _shown(q: Queries, workflow: Workflow, row: AttentionRow, at: Moment) -> Att
             if found is None:
                 return None
             return Attention(workflow.id, workflow.name, row.kind, found.words, None, found.about, found.can_do)
+        case AttentionKind.PROPOSAL:
+            raise AssertionError("no row of the view is a proposal: `_proposed` lists them")
         case _:
             assert_never(row.kind)
+
+
+def _proposed(q: Queries, at: Moment) -> Iterator[Attention]:
+    """The scripts that were proposed and wait, oldest first."""
+    for each in proposal_reads.open_proposals(q, at.now):
+        what = "another script" if each.workflow_id is not None else "a new workflow"
+        note = f": {head(each.note, _TITLE_CHARS_MAX)}" if each.note else ""
+        words = f"{each.proposed_by} proposes {what}{note}"
+        yield Attention(each.workflow_id or "", each.name, AttentionKind.PROPOSAL, words, None, each.id, _LOOK_AT_IT)
+
+
+def _matter(
+    workflow: Workflow, row: AttentionRow, words: str, can_do: str, about: str | None = None, item: str | None = None
+) -> Attention:
+    return Attention(workflow.id, workflow.name, row.kind, words, row.run_id, about, can_do, item)
 
 
 def _run(q: Queries, row: AttentionRow) -> Run:

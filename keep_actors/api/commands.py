@@ -15,6 +15,7 @@ from keep_actors.api.deployed import Deployed as Deployed
 from keep_actors.api.proposal_commands import AcceptProposal as AcceptProposal
 from keep_actors.api.proposal_commands import Propose as Propose
 from keep_actors.api.proposal_commands import RejectProposal as RejectProposal
+from keep_actors.api.proposal_commands import ShowProposedScript as ShowProposedScript
 from keep_actors.api.verdicts import VERDICTS, Escalation, GivenVerdict, PersonVerdict
 from keep_actors.api.views import ApprovalQuestion
 from keep_actors.policy import Grant

@@ -6,9 +6,10 @@ from typing import Literal
 import anyio
 
 from keep_actors import permissions
-from keep_actors.api import proposal_commands
+from keep_actors.api import proposal_commands, proposal_views
 from keep_actors.api.deployed import Deployed
 from keep_actors.api.keep_answers import KeepAnswers
+from keep_actors.api.proposal_views import ProposedScript, no_proposal
 from keep_actors.authoring import admission
 from keep_actors.authoring.admission import version_number
 from keep_actors.host.host import Host
@@ -20,7 +21,7 @@ from keep_sandbox.names import unfit_name
 from keep_storage import proposal_reads, reads
 from keep_storage.errors import Reason, Rejected
 from keep_storage.limits import PEEK_DEFAULT
-from keep_storage.model import ProposalStatus, ScriptProposal, ScriptVersion, StoredGrant, Workflow
+from keep_storage.model import ProposalStatus, ScriptProposal, ScriptVersion, Workflow
 
 
 class KeepDeploys(KeepAnswers):
@@ -129,6 +130,25 @@ class KeepDeploys(KeepAnswers):
         page = {"before": before} if before else {}
         return await self._host.reading.read(lambda q: proposal_reads.proposals(q, limit=limit, **page))
 
+    async def proposed_script(self, proposal_id: str) -> ProposedScript:
+        """A proposal beside the script that runs: the difference, the permissions that it needs, and what forbids it.
+
+        ```python
+        for each in await keep.proposals():
+            found = await keep.proposed_script(each.id)
+            print(found.diff, [need.permission for need in found.new], found.problems)
+        ```
+        """
+        host = self._host
+        now = host.time.now()
+        found = await host.reading.read(lambda q: proposal_views.proposed_script(q, proposal_id, now))
+        if not found.is_open:
+            return found
+        source, kinds = found.proposal.source, host.catalog.kinds()
+        script = await admission.inspected(host.pool, source, kinds, "UTC", host.policy_of, now)
+        needed = permissions.needed((each.name for each in script.inspection.uses), host.catalog)
+        return proposal_views.judged(found, script.name, needed, script.lines)
+
     async def propose(
         self,
         *,
@@ -185,7 +205,7 @@ class KeepDeploys(KeepAnswers):
         """
         proposal = await self._host.reading.read(lambda q: proposal_reads.proposal(q, proposal_id))
         if proposal is None:
-            raise Rejected(Reason.PROPOSAL_NOT_FOUND, f"There is no proposal {proposal_id!r}.")
+            raise no_proposal(proposal_id)
         if proposal.status is not ProposalStatus.OPEN:
             words = f"Proposal {proposal_id!r} is already {proposal.status}."
             raise Rejected(Reason.PROPOSAL_ALREADY_DECIDED, words)
@@ -200,7 +220,6 @@ class KeepDeploys(KeepAnswers):
             drop=tuple(drop),
             move=tuple((move or {}).items()),
             proposal=proposal,
-            terms=await self.grants(workflow_id) if workflow_id is not None else (),
         )
         if name != proposal.name:
             raise admission.other_name(name, proposal.name)
@@ -236,10 +255,8 @@ class KeepDeploys(KeepAnswers):
         is_major: bool = False,
         start: bool = True,
         proposal: ScriptProposal | None = None,
-        terms: Iterable[StoredGrant] = (),
     ) -> tuple[str, Deploy]:
-        """The name of a script that was inspected, and the message to its workflow. `terms` are those of permissions
-        that are accepted without being named."""
+        """The name of a script that was inspected, and the message to its workflow."""
         host, zone = self._host, timezone or "UTC"
         script = await admission.inspected(
             host.pool, source, host.catalog.kinds(), zone, host.policy_of, host.time.now()
@@ -248,8 +265,6 @@ class KeepDeploys(KeepAnswers):
         needed = permissions.needed(declared.uses, host.catalog)
         named = [] if isinstance(accepted, str) else [permissions.as_grant(each) for each in accepted]
         permissions.check_known(named, host.catalog)
-        implied = self._accepts(accepted, needed)
-        kept = [permissions.grant_of(each) for each in terms if each.permission in implied]
         return script.name, Deploy(
             source,
             declared,
@@ -257,8 +272,8 @@ class KeepDeploys(KeepAnswers):
             author=author,
             owner=owner,
             needed=needed,
-            grants=[*kept, *named],
-            accepted=implied,
+            grants=named,
+            accepted=self._accepts(accepted, needed),
             timezone=timezone,
             is_major=is_major,
             start=start,

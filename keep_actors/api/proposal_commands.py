@@ -6,6 +6,7 @@ from msgspec import Meta, field
 
 from keep_actors.api.command import Command, Right, StorageCommand
 from keep_actors.api.deployed import Deployed
+from keep_actors.api.proposal_views import ProposedScript
 from keep_actors.policy import Grant
 from keep_storage.ids import Millis
 from keep_storage.model import ScriptProposal
@@ -20,7 +21,7 @@ class Propose(StorageCommand[ScriptProposal], frozen=True, kw_only=True, tag="pr
     right = Right.PROPOSE
     needs_runtime = False
     proposal_id: str
-    """Made by whoever proposes: repeated, it is the same proposal."""
+    """Made by whoever proposes, who can look for it if the answer is lost. A second one with this id is refused."""
     name: str
     source: str
     workflow_id: str | None = None
@@ -34,6 +35,13 @@ class Propose(StorageCommand[ScriptProposal], frozen=True, kw_only=True, tag="pr
         return ProposeScript(
             self.proposal_id, self.name, self.source, self.by, self.note, self.workflow_id, self.base_version_id
         )
+
+
+class ShowProposedScript(Command[ProposedScript], frozen=True, kw_only=True, tag="proposed_script"):
+    """Show a proposal beside the script that runs. Only a runtime has the connectors, which say what it needs."""
+
+    right = Right.READ
+    proposal_id: _Proposal
 
 
 class AcceptProposal(Command[Deployed], frozen=True, kw_only=True, tag="accept_proposal"):

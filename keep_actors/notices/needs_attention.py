@@ -46,6 +46,8 @@ class Matter(msgspec.Struct, frozen=True):
 NOTICE_KIND: Final[Mapping[AttentionKind, NoticeKind | None]] = {
     AttentionKind.APPROVAL: NoticeKind.APPROVAL,
     AttentionKind.REPAIR: NoticeKind.REPAIR,
+    # It stops nothing, and an assistant that proposes much must not be able to page people.
+    AttentionKind.PROPOSAL: None,
     AttentionKind.MAINTENANCE: NoticeKind.MAINTENANCE,
     AttentionKind.UNKNOWN: NoticeKind.UNKNOWN,
     AttentionKind.ERROR: NoticeKind.ERROR,

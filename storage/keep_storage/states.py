@@ -157,6 +157,8 @@ class AttentionKind(StrEnum):
     """May a recorded call be made?"""
     REPAIR = "repair"
     """A proposed repair: accept or refuse it."""
+    PROPOSAL = "proposal"
+    """A script that was proposed from outside: accept or reject it."""
     MAINTENANCE = "maintenance"
     """A script failed and has to be repaired."""
     UNKNOWN = "unknown"
