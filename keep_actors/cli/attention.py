@@ -168,6 +168,10 @@ def _commands(each: Attention, look: FileReader) -> list[str]:
                 accept,
                 f"{_line(look.db, 'repair refuse', name)} --why TEXT",
             ]
+        case AttentionKind.PROPOSAL:
+            # How to accept it is shown with the whole of it.
+            reject = _line(look.db, "reject-proposal", about)
+            return [_line(look.db, "proposals", about), f"{reject} --why TEXT"]
         case AttentionKind.MAINTENANCE:
             deploy = _line(look.db, "deploy", "--workflow", name)
             return [f"{deploy} FILE.js", f"{_line(look.db, 'rollback', name)} VERSION"]

@@ -26,6 +26,7 @@ _MODULES = {
     "items": "items reprocess-item skip-item",
     "mcp": "mcp",
     "mcp_tools": "mcp-tools",
+    "proposals": "accept-proposal proposals propose reject-proposal",
     "run": "run",
     "scripts": "deploy repair rollback",
     "status": "status",

@@ -18,9 +18,11 @@ from keep_actors.cli.exit_codes import Exit, Stopped
 from keep_actors.cli.inputs import script_file, source_of
 from keep_actors.cli.options import changes, grant_options, looks, workflow_argument
 from keep_actors.cli.reader import FileReader, reading
-from keep_actors.cli.terminal import fields, json_line, plain, plain_lines, remark, show
+from keep_actors.cli.terminal import fields, json_line, plain, remark, show, show_lines
 from keep_actors.cli.write_path import EventsWait, WritePath
 from keep_actors.text.counted import counted
+
+_Activation = commands.DeployScript | commands.Rollback | commands.AcceptProposal
 
 
 @click.command()
@@ -57,7 +59,7 @@ def deploy(path: WritePath, files: tuple[Path, ...], workflow: str | None, new: 
     for file in files:
         command = commands.DeployScript(source=source_of(file), workflow=found, new=is_new, by=path.by, **typed)
         try:
-            answer = _activated(path, command)
+            answer = activated(path, command)
         except Stopped as stopped:
             raise Stopped(Exit(stopped.exit_code), f"{file}: {stopped.message}") from None
         path.done(answer, f"{file}: {answer.name} {answer.version} ({answer.workflow_id})")
@@ -69,7 +71,7 @@ def refuse_unclear_topics(files: tuple[Path, ...], drop: tuple[str, ...], move: 
         raise click.UsageError("--drop and --move apply to the topics of one script; deploy that script alone.")
 
 
-def _activated(path: WritePath, command: commands.DeployScript | commands.Rollback) -> Deployed:
+def activated(path: WritePath, command: _Activation) -> Deployed:
     """Wait for as long as it takes: for the active run, and for a person who is asked about events."""
     while True:
         try:
@@ -80,9 +82,7 @@ def _activated(path: WritePath, command: commands.DeployScript | commands.Rollba
             command = _settled(waiting, command)
 
 
-def _settled(
-    waiting: EventsWait, command: commands.DeployScript | commands.Rollback
-) -> commands.DeployScript | commands.Rollback:
+def _settled(waiting: EventsWait, command: _Activation) -> _Activation:
     """Ask the person at the terminal what becomes of the events."""
     drop, move = list(command.drop), dict(command.move)
     for topic, count in waiting.topics.items():
@@ -113,7 +113,7 @@ rollback = action(
     'rollback "mail to sheets" 1.0',
     'rollback "mail to sheets" 1.0 --move mail.new=mail.seen',
     find=FileReader.living,
-    ask=_activated,
+    ask=activated,
 )
 accept_repair = action(
     commands.AcceptRepair,
@@ -161,4 +161,4 @@ def show_repair(look: FileReader, workflow: str) -> None:
     fields([("version", proposed.version), ("the maintainer says", proposed.note), ("the error", proposed.error)])
     fields([("touched by the failing version", touched)])
     # All of it: behind a long line, something unread could wait.
-    show(plain_lines(proposed.diff, None))
+    show_lines(proposed.diff)

@@ -12,7 +12,9 @@ from keep_actors.api.standing import INTERRUPTED, RunView
 from keep_actors.cli.options import looks, workflow_argument
 from keep_actors.cli.reader import FileReader
 from keep_actors.cli.terminal import age, brief, fields, json_line, plain, remark, show, show_each, style, table, when
-from keep_storage import attention_reads, item_reads, lookups, reads
+from keep_actors.cli.typed import line as typed_line
+from keep_actors.text.counted import counted
+from keep_storage import attention_reads, item_reads, lookups, proposal_reads, reads
 from keep_storage.ids import Millis
 from keep_storage.model import Handler, ItemState, StoredGrant, Workflow, WorkflowStatus
 
@@ -151,6 +153,7 @@ def _list(look: FileReader, everything: bool) -> None:
         return
     if not found:
         show("There is no workflow yet. Deploy one: keep run FILE.js --db FILE")
+        _say_proposed(look)
         return
     # A column for what most files do not have, only where it says something.
     owned = any(each.owner for each in found)
@@ -162,8 +165,16 @@ def _list(look: FileReader, everything: bool) -> None:
     for line in found:
         for failing in line.failing:
             show(style(plain(f"{line.name}: {failing.handler} {_fails(failing, look)}."), "yellow"))
+    _say_proposed(look)
     if any(each.needs_a_person for each in found):
         show(style(f"What waits for a person: keep attention --db {plain(str(look.db))}", "red"))
+
+
+def _say_proposed(look: FileReader) -> None:
+    proposed = len(proposal_reads.open_proposals(look.q, look.now))
+    if proposed:
+        waits = f"{counted(proposed, 'proposed script')} wait{'s' if proposed == 1 else ''} for a person"
+        show(style(f"{waits}: {plain(typed_line(look.db, 'proposals'))}", "yellow"))
 
 
 def _row(line: StatusLine, now: Millis) -> tuple[str, ...]:
@@ -197,8 +208,8 @@ def _fails(failing: Failing, look: FileReader) -> str:
 
 def _items(line: StatusLine) -> str:
     """The number of items in each state: those that want to be looked at first."""
-    counted = [f"{line.items[state]:,} {state}" for state in _ITEMS_FIRST if state in line.items]
-    return f"{', '.join(counted)}{' and more' if line.items_are_cut else ''}"
+    states = [f"{line.items[state]:,} {state}" for state in _ITEMS_FIRST if state in line.items]
+    return f"{', '.join(states)}{' and more' if line.items_are_cut else ''}"
 
 
 def _due(line: StatusLine, now: Millis) -> str:

@@ -183,13 +183,21 @@ def table(headings: Sequence[str], rows: Iterable[Sequence[str]], below: Sequenc
             show(each)
 
 
-def fields(pairs: Iterable[tuple[str, str]], indent: str = "", size: int = 0) -> None:
+def fields(pairs: Iterable[tuple[str, str]], indent: str = "", size: int = 0, *, err: bool = False) -> None:
     """Lines of a name and a text. The texts are untrusted; empty ones are left out. Names take `size` at least."""
     shown = [(name, text) for name, text in pairs if text]
     size = max([size, *(len(name) for name, _ in shown)])
     for name, text in shown:
         for line in hung(f"{indent}{name.ljust(size)}  ", plain(text), width()):
-            show(line)
+            show(line, err=err)
+
+
+def show_lines(text: str, *, err: bool = False) -> None:
+    """Lines of a stranger's, such as those of a difference: nothing is cut, and what is broken goes on behind a mark,
+    so that the rest of a long line never looks like the next one."""
+    for each in text.split("\n"):
+        for line in hung("", plain(each, None), width()):
+            show(line, err=err)
 
 
 def show_commands(commands: Iterable[str]) -> None:
