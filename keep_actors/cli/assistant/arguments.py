@@ -6,6 +6,7 @@ import msgspec
 from msgspec import Meta
 
 from keep_actors.sandbox_pool.limits import RUN_LIMITS
+from keep_storage.limits import PROPOSAL_NOTE_CHARS_MAX
 
 _NAME_MAX: Final = 300
 _LIMIT_MAX: Final = 100
@@ -118,6 +119,29 @@ class WritingTask(Arguments, frozen=True, kw_only=True):
     task: Annotated[
         str, Meta(max_length=10_000, description="The task of the script, which comes last in the prompt.")
     ] = ""
+
+
+class ScriptToPropose(Arguments, frozen=True, kw_only=True):
+    """A script for a person to decide about."""
+
+    source: _Source
+    workflow: Annotated[
+        str, Meta(max_length=_NAME_MAX, description="The workflow whose script it would replace. Default: a new one.")
+    ] = ""
+    made_from: Annotated[
+        str, Meta(max_length=20, description="The version that you read with read_script, as in 1.2.")
+    ] = ""
+    note: Annotated[
+        str,
+        Meta(max_length=PROPOSAL_NOTE_CHARS_MAX, description="A few words for the person: what changes, and why."),
+    ] = ""
+
+
+class PageOfProposals(Arguments, frozen=True, kw_only=True):
+    """A page of proposals, newest first."""
+
+    limit: _Limit = 20
+    before: Annotated[_Cursor, Meta(description="The `proposal_id` of the last one seen.")] = ""
 
 
 class SourceText(Arguments, frozen=True, kw_only=True):

@@ -13,11 +13,12 @@ from mcp.server.stdio import stdio_server
 
 import keep_actors
 from keep_actors.cli.assistant.desk import Desk, ToolRefused
-from keep_actors.cli.assistant.quoted import RULE, TEXT_MAX
+from keep_actors.cli.assistant.quoted import RULE, TEXT_MAX, Quoted, quoted
+from keep_actors.cli.assistant.redaction import without_secrets
 from keep_actors.cli.assistant.tools import TOOLS, AssistantTool, schema_of, use
 from keep_actors.cli.terminal import plain_lines
 from keep_actors.kernel.foreign_code import attempt
-from keep_actors.outbound.redaction import redacted, redacted_json
+from keep_actors.outbound.redaction import redacted_error
 
 log = logging.getLogger(__name__)
 
@@ -25,6 +26,10 @@ TOOL_S: Final = 120
 """A tool that takes longer is ended."""
 _AT_ONCE: Final = 2
 """Tools at work. A check and a dry run have a sandbox each."""
+_WAITING_MAX: Final = 50
+"""Calls that wait for their turn. More are refused."""
+_ANSWER_BYTES_MAX: Final = 1_000_000
+"""A longer answer is refused: a client asks for a smaller page."""
 
 _INSTRUCTIONS: Final = f"""\
 keep-actors runs JavaScript automations. You can look at them, check and dry-run scripts, and propose a script. You
@@ -47,6 +52,8 @@ def server_of(desk: Desk) -> Server[Any]:
         return types.ListToolsResult(tools=tools)
 
     async def call_tool(_: ServerRequestContext[Any], params: types.CallToolRequestParams) -> types.CallToolResult:
+        if places.statistics().tasks_waiting >= _WAITING_MAX:
+            return _refused(desk, "Too many calls at once. Wait for their answers.")
         async with places:
             return await _answer(desk, params.name, params.arguments or {})
 
@@ -89,7 +96,7 @@ async def _answer(desk: Desk, name: str, arguments: Mapping[str, Any]) -> types.
     with attempt() as tried:
         answer = await _used(desk, tool, arguments)
     if tried.error is not None:
-        log.error("The tool %s failed.", name, exc_info=tried.error)
+        log.error("The tool %s failed.", name, exc_info=redacted_error(tried.error, desk.secrets))
     return answer
 
 
@@ -98,15 +105,24 @@ async def _used(desk: Desk, tool: AssistantTool, arguments: Mapping[str, Any]) -
         with anyio.fail_after(TOOL_S):
             found = await use(desk, tool, arguments)
     except ToolRefused as refused:
-        return _refused(desk, str(refused))
+        return _refused(desk, str(refused), refused.quoted)
     except TimeoutError:
         return _refused(desk, f"{tool.name} took longer than {TOOL_S} s and was ended.")
+    size = len(msgspec.json.encode(found))
+    if size > _ANSWER_BYTES_MAX:
+        return _refused(desk, f"The answer has {size:,} bytes. Ask for less, as with a smaller `limit`.")
     # Redacted as a whole: whatever a service has echoed into an event, a result or an error.
-    text = redacted_json(msgspec.json.encode(found).decode(), desk.secrets)
+    value = without_secrets(msgspec.to_builtins(found), desk.secrets)
+    text = msgspec.json.encode(value).decode()
     blocks: list[types.ContentBlock] = [types.TextContent(text=RULE), types.TextContent(text=text)]
-    return types.CallToolResult(content=blocks, structured_content=msgspec.json.decode(text))
+    return types.CallToolResult(content=blocks, structured_content=value)
 
 
-def _refused(desk: Desk, words: str) -> types.CallToolResult:
-    text = plain_lines(redacted(words, desk.secrets), TEXT_MAX)
-    return types.CallToolResult(content=[types.TextContent(text=text)], is_error=True)
+def _refused(desk: Desk, words: str, of_others: str = "") -> types.CallToolResult:
+    """An error. `of_others` are words in which strangers may have a part."""
+    said, theirs = without_secrets([plain_lines(words, TEXT_MAX), quoted(of_others).untrusted], desk.secrets)
+    blocks: list[types.ContentBlock] = [types.TextContent(text=said)]
+    if theirs:
+        marked = msgspec.json.encode(Quoted(theirs)).decode()
+        blocks += [types.TextContent(text=RULE), types.TextContent(text=marked)]
+    return types.CallToolResult(content=blocks, is_error=True)

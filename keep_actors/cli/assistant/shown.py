@@ -10,6 +10,8 @@ from keep_storage.ids import Millis
 from keep_storage.model import Event, JournalEntry, Mutation
 
 _PAYLOAD_MAX = 4_000
+_CALLS_MAX = 20
+"""Of one event, or of one attempt at an item."""
 
 
 class CallShown(msgspec.Struct, frozen=True):
@@ -42,6 +44,8 @@ class InputShown(msgspec.Struct, frozen=True):
     message_id: Quoted
     title: Quoted
     outputs: list[CallShown]
+    more_outputs: int
+    """The number of calls that are left out."""
 
 
 class EventShown(msgspec.Struct, frozen=True):
@@ -97,6 +101,8 @@ class AttemptShown(msgspec.Struct, frozen=True):
     error: Quoted
     runs: list[str]
     calls: list[CallShown]
+    more_calls: int
+    """The number of calls that are left out."""
 
 
 class JournalShown(msgspec.Struct, frozen=True):
@@ -136,7 +142,8 @@ def came_in(each: Input) -> InputShown:
         topic=name(each.topic),
         message_id=name(each.message_id),
         title=name(each.title),
-        outputs=[call(output) for output in each.outputs],
+        outputs=[call(output) for output in each.outputs[:_CALLS_MAX]],
+        more_outputs=max(len(each.outputs) - _CALLS_MAX, 0),
     )
 
 
@@ -189,8 +196,9 @@ def attempt(each: ItemAttempt) -> AttemptShown:
         at=each.at,
         title=name(each.title),
         error=quoted(each.error),
-        runs=each.runs,
-        calls=[call(output) for output in each.calls],
+        runs=each.runs[:_CALLS_MAX],
+        calls=[call(output) for output in each.calls[:_CALLS_MAX]],
+        more_calls=max(len(each.calls) - _CALLS_MAX, 0),
     )
 
 

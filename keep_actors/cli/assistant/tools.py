@@ -18,6 +18,7 @@ from keep_actors.cli.assistant.looking import (
     read_journal,
     show_item,
 )
+from keep_actors.cli.assistant.proposing import list_proposals, propose_script
 from keep_actors.cli.assistant.workflows import list_workflows, read_script, show_workflow
 from keep_actors.cli.assistant.writing import (
     check_script,
@@ -75,6 +76,13 @@ _TOOLS: Final = (
     AssistantTool(
         dry_run_script, "Show what a script would do with the events that wait. No call is made, nothing is written."
     ),
+    AssistantTool(
+        propose_script,
+        "Propose a script for a person to decide about. It is checked, held, and runs nothing. A later proposal for "
+        "the same workflow takes the place of an open one.",
+        is_read_only=False,
+    ),
+    AssistantTool(list_proposals, "List proposals, newest first: what became of each, and the reason of a rejection."),
 )
 
 TOOLS: Final[Mapping[str, AssistantTool]] = {each.name: each for each in _TOOLS}

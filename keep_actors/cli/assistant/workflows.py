@@ -99,7 +99,7 @@ class ScriptShown(msgspec.Struct, frozen=True):
     workflow_id: str
     version: str
     is_active: bool
-    uses: list[str]
+    uses: list[Quoted]
     """The methods that it names."""
     source: Quoted
     versions: list[VersionShown]
@@ -150,7 +150,7 @@ async def read_script(desk: Desk, said: OneScript) -> ScriptShown:
             workflow_id=found.id,
             version=version_text(version),
             is_active=version.id == found.active_version_id,
-            uses=Script.of(version).uses,
+            uses=[name(each) for each in Script.of(version).uses],
             source=quoted_lines(version.source),
             versions=[VersionShown(version_text(each), name(each.author), each.activated_at) for each in versions],
         )

@@ -222,7 +222,7 @@ async def dry_run_script(desk: Desk, said: RehearsalWanted) -> DryRunShown:
         problems = [problem(each) for each in refused.problems]
         return DryRunShown(name(workflow.name), None, problems, None, [], [], desk.call_reads)
     except (trying.DryRunRefused, ConnectorNotOpened, StorageError, *UNREADABLE) as error:
-        raise ToolRefused(str(error)) from None
+        raise ToolRefused("It cannot be dry-run.", str(error)) from None
     differences = trying.compare(report.old, report.new) if report.old is not None else []
     return DryRunShown(
         workflow=name(report.workflow),
