@@ -22,7 +22,7 @@ NAVIGATION = {
         "certification",
     ],
     "Embed": ["embedding", "runtime", "permissions", "maintenance", "notices", "failures"],
-    "Operate": ["operating", "cli", "observability", "security", "platforms", "benchmarks"],
+    "Operate": ["operating", "cli", "assistant", "observability", "security", "platforms", "benchmarks"],
     "Inside": ["architecture", "storage", "sandbox", "kernel", "decisions"],
 }
 """The parts and their pages, in the order in which one would read them."""

@@ -142,7 +142,7 @@ def test_every_declaration_is_in_the_table_and_only_changes_are_written_without_
 def test_every_request_says_which_right_it_needs() -> None:
     assert {each.right for each in protocol.REQUESTS} == set(Right)
     reads = {each.__name__ for each in protocol.REQUESTS if each.right is Right.READ}
-    assert reads == {"Approvals", "Follow", "Hello", "ParameterNames", "Unknowns"}
+    assert reads == {"Approvals", "Follow", "Hello", "ParameterNames", "ShowProposedScript", "Unknowns"}
     listed = dict(re.findall(r"^\| `(\w+)` \| (.*) \|$", SOCKET_DOCS, re.M))
     told = {Right(right): set(re.findall(r"`(\w+)`", words)) for right, words in listed.items()}
     assert told == {

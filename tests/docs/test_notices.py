@@ -61,11 +61,14 @@ def test_every_kind_of_attention_is_told_as_a_kind_of_notice_or_said_to_be_told_
     told_as = {str(kind): told for kind, told in NOTICE_KIND.items()}
     assert {kind: told_as[kind] for kind in NoticeKind} == {kind: kind for kind in NoticeKind}
     others = {kind: told for kind, told in told_as.items() if kind not in set(map(str, NoticeKind))}
-    assert others == {"failing": "error", "stale": None, "expired": None}
+    assert others == {"failing": "error", "proposal": None, "stale": None, "expired": None}
     words = " ".join(TEXT.split())
     assert "**Of a handler that keeps failing** people are told too" in words
     assert "after `Policy.notice_after_ms`, as an `error`" in words
-    assert "`stale` and `expired` entries of `attention()` are only listed there; no notice is sent" in words
+    words_of_others = (
+        "`proposal`, `stale` and `expired` entries of `attention()` are only listed there; no notice is sent"
+    )
+    assert words_of_others in words
     [row] = [row for row in table(TEXT, "field of `Notice`") if row[0] == "`kind`"]
     assert row[1] == ", ".join(f"`{each}`" for each in NoticeKind)
 
