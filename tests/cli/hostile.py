@@ -9,6 +9,7 @@ import apsw
 
 import keep_actors
 from keep_actors import Connector, Grant, mutation
+from keep_storage.ids import Ids, wall_clock
 from tests.cli.at_work import order
 from tests.cli.operating import script
 
@@ -77,6 +78,7 @@ _TEXTS: Final = {
     "approvals": ["decided_by", "reason"],
     "grants": ["permission", "granted_by", "limits"],
     "maintenance_tasks": ["problem"],
+    "proposals": ["name", "source", "note", "proposed_by"],
     "journal": ["why"],
 }
 _VALUES: Final = {"runs": ["logs"], "events": ["payload"], "mutations": ["params", "result"]}
@@ -118,6 +120,7 @@ def craft(db: Path) -> dict[str, str]:
         "approval": "SELECT id FROM approvals",
         "unknown": "SELECT id FROM mutations WHERE status = 'indeterminate'",
         "event": "SELECT id FROM events ORDER BY seq",
+        "proposal": "SELECT id FROM proposals",
         "run": "SELECT id FROM runs WHERE status = 'paused:reconciliation'",
     }
     connection.execute(str(guard))
@@ -133,4 +136,5 @@ async def _fill(db: Path) -> None:
         await keep.deploy(script("lost"))
         await order(keep, "lost", "lost1")
         await keep.deploy(JOB)
+        await keep.propose(proposal_id=Ids(wall_clock).new("prp"), name="new", source=script("new"), by="ann", note="x")
         await keep.wait_idle()

@@ -3,6 +3,7 @@
 import json
 import shutil
 import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -22,6 +23,7 @@ from keep_storage import Store
 from tests.cli.at_work import order
 from tests.cli.hostile import HOSTILE, Shop, craft, reached
 from tests.cli.operating import KEEP, Shell, impostor, script
+from tests.services.mcp import notes_server
 
 CONTEXT = click.Context(main)
 NAME = json.dumps(HOSTILE)
@@ -75,6 +77,14 @@ class Victim:
         (folder / "hostile_shop.py").write_text(
             CONNECTOR.format(hostile=HOSTILE, said=HOSTILE.encode("unicode_escape").decode()), "utf-8"
         )
+        self.good = folder / "good.js"
+        self.good.write_text(script("good"), "utf-8")
+        tool = {"name": "add", "description": HOSTILE, "inputSchema": {"type": "object", "description": HOSTILE}}
+        (folder / "tools.json").write_text(json.dumps([tool, {**tool, "name": HOSTILE}]), "utf-8")
+        self.settings = folder / "keep.toml"
+        command = [sys.executable, "-I", "-S", str(Path(notes_server.__file__)), str(folder), ""]
+        section = f'kind = "mcp"\ncommand = {json.dumps(command)}\ntools_file = "granted.json"\n'
+        self.settings.write_text(f"[connectors.tools]\n{section}", "utf-8")
 
     def run(self, *words: str) -> str:
         """All that a command writes, wherever to."""
@@ -96,13 +106,17 @@ SHOP = ("--connectors", "hostile_shop:Shop")
 NAMED = HOSTILE + " that is not there"
 
 WALKS: dict[str, Callable[[Victim], list[tuple[str, ...]]]] = {
+    "accept-proposal": lambda v: [(v.ids["proposal"], "--accept"), (NAMED,)],
     "amend": lambda v: [(v.ids["unknown"], "--result", f'"{NAMED}"'), (NAMED, "--result", "1")],
     "approve": lambda v: [(v.ids["approval"],), ("--all",), ("--all", "--yes"), (NAMED,), ("--workflow", NAMED)],
     "archive": lambda v: [(v.ids["workflow"], "--yes"), (NAMED, "--yes")],
     "attention": lambda v: [(), ("--workflow", v.ids["lost"]), ("--workflow", NAMED)],
     "backup": lambda v: [(str(v.folder / "copy\x1b[31m\u202e"),), (str(v.folder / "\x9b" / "none"),)],
+    "certify": lambda _: [(f"{NAMED}:x",), ("hostile_shop:Shop",), ("hostile_shop:Shop", "--only", NAMED)],
     "check": lambda v: [(str(v.script), *THREAD), (str(v.script), *THREAD, *SHOP), (NAMED, *THREAD)],
     "clear-error": lambda v: [(v.ids["lost"], "--why", HOSTILE), (NAMED,)],
+    "connector new": lambda v: [(NAMED, "--dir", str(v.folder / "new")), ("parcels", "--dir", str(v.script))],
+    "connectors": lambda _: [(), SHOP, ("--connectors", NAMED)],
     "demo": lambda v: [("--dir", str(v.folder), "--fast")],
     "deploy": lambda v: [
         (str(v.script), "--accept"),
@@ -124,11 +138,21 @@ WALKS: dict[str, Callable[[Victim], list[tuple[str, ...]]]] = {
     "inputs": lambda v: [(v.ids["workflow"],), (v.ids["lost"],), (NAMED,)],
     "items": lambda v: [(v.ids["job"],), (v.ids["job"], v.ids["item"]), (v.ids["job"], NAMED)],
     "log": lambda v: [(), (v.ids["lost"],), ("--follow",)],
+    "mcp": lambda _: [("--name", NAMED), ("--connectors", NAMED), ("--connectors", "hostile_shop:broken")],
+    "mcp-tools": lambda v: [(NAMED, "--config", str(v.settings)), ("tools", "--config", str(v.settings))],
     "outputs": lambda v: [(v.ids["workflow"],), (v.ids["lost"],), (v.ids["job"],)],
     "pause": lambda v: [(v.ids["workflow"],), (NAMED,)],
     "prompt": lambda _: [(*SHOP, "--task", NAMED.replace("\n", " "))],
+    "proposals": lambda v: [(), (v.ids["proposal"],), (v.ids["proposal"], *THREAD, *SHOP), (NAMED,)],
+    "propose": lambda v: [
+        (str(v.script), *THREAD),
+        (str(v.script), *THREAD, "--by", HOSTILE),
+        (str(v.good), *THREAD, "--workflow", NAMED),
+        (str(v.good), *THREAD, "--note", HOSTILE, "--from", NAMED),
+    ],
     "publish": lambda v: [(v.ids["workflow"], NAMED, NAMED, "--payload", f'"{NAMED}"')],
     "reject": lambda v: [(v.ids["approval"], "--why", HOSTILE), ("--all",), ("--all", "--yes"), (NAMED,)],
+    "reject-proposal": lambda v: [(v.ids["proposal"], "--why", HOSTILE), (NAMED, "--why", HOSTILE)],
     "repair accept": lambda v: [(v.ids["lost"], NAMED)],
     "repair refuse": lambda v: [(v.ids["lost"], "--why", NAMED)],
     "repair show": lambda v: [(v.ids["lost"],), (v.ids["workflow"],), (NAMED,)],
@@ -165,7 +189,10 @@ def test_no_text_of_a_stranger_is_obeyed_by_the_terminal(victim: Victim, command
             assert reached(said) == [], (words, more, said)
 
 
-ASK_NOBODY = {"demo", "run", "check", "types", "prompt", "dry-run", "doctor", "backup"}
+ASK_NOBODY = {
+    *("backup", "certify", "check", "connector new", "connectors", "demo", "doctor", "dry-run", "mcp", "mcp-tools"),
+    *("prompt", "run", "types"),
+}
 
 
 @pytest.mark.parametrize("command", sorted(WALKS.keys() - ASK_NOBODY))
