@@ -21,22 +21,24 @@ class Elsewhere(Shell):
     def environment(self) -> dict[str, str]:
         return os.environ | {"KEEP_DB": "keep.db", "LOGNAME": "olga", "PYTHONPATH": self._path}
 
-    def python(self, code: str, *words: str, timeout: float = 120) -> "subprocess.CompletedProcess[str]":
-        """Execute code in an interpreter of its own."""
+    def python(
+        self, code: str, *words: str, timeout: float = 120, first: str = ""
+    ) -> "subprocess.CompletedProcess[str]":
+        """Execute code in an interpreter of its own. `first` names libraries that choose by `sys.platform`."""
         command = [sys.executable, "-W", "error", "-c", code, *words]
         return subprocess.run(
             command,
             cwd=self.folder,
-            env=self.environment(),
+            env=self.environment() | {"KEEP_LOADED_FIRST": first},
             capture_output=True,
             text=True,
             check=False,
             timeout=timeout,
         )
 
-    def says(self, code: str, *words: str) -> str:
+    def says(self, code: str, *words: str, first: str = "") -> str:
         """The standard output of code that ends well."""
-        done = self.python(code, *words)
+        done = self.python(code, *words, first=first)
         assert done.returncode == 0, (done.stdout, done.stderr)
         return done.stdout
 

@@ -11,6 +11,9 @@ for name in ("keep_storage", "keep_sandbox", "keep_actors"):
 print(count)
 """
 
+FIRST = "mcp.server psycopg"
+"""Libraries of connectors that choose by `sys.platform`: they are loaded before anything is taken away."""
+
 EMBEDDED = """
 import sys
 import anyio

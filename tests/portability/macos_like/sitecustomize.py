@@ -29,7 +29,7 @@ CHOOSE_BY_PLATFORM = ("anyio._backends._asyncio", "trio", "wasmtime")
 
 def take_away() -> None:
     """Make this interpreter poor."""
-    for name in CHOOSE_BY_PLATFORM:
+    for name in (*CHOOSE_BY_PLATFORM, *os.environ.get("KEEP_LOADED_FIRST", "").split()):
         with suppress(ImportError):
             importlib.import_module(name)
     missing = (

@@ -48,7 +48,7 @@ CHOOSE_BY_PLATFORM = ("anyio._backends._asyncio", "click._termui_impl", "platfor
 
 def take_away() -> None:
     """Make this interpreter poor."""
-    for name in CHOOSE_BY_PLATFORM:
+    for name in (*CHOOSE_BY_PLATFORM, *os.environ.get("KEEP_LOADED_FIRST", "").split()):
         with suppress(ImportError):  # not everything is installed everywhere
             importlib.import_module(name)
     _keep_for_the_standard_library()
