@@ -17,8 +17,10 @@ _INTEGER_MAX: Final = 2**53 - 1
 _INTEGER: Final = re.compile(r"[+-]?[0-9]{1,16}")
 _NUMBER: Final = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,3})?")
 _DATE: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
-_LIKE_FORMULA: Final = re.compile(r"'*[=+\-@\t\r]")
-_ESCAPED: Final = re.compile(r"'+[=+\-@\t\r]")
+# Also behind white space, and in the wide forms of East Asia: some programs take those for the same.
+_FORMULA_BEGIN: Final = r"(?:[\t\r\n]|\s*[=+\-@\uff1d\uff0b\uff0d\uff20])"
+_LIKE_FORMULA: Final = re.compile(rf"'*{_FORMULA_BEGIN}")
+_ESCAPED: Final = re.compile(rf"'+{_FORMULA_BEGIN}")
 
 
 class CellMisfit(ValueError):

@@ -10,6 +10,8 @@ from keep_actors.services.sheet.settings import SheetColumnType
 UPDATES_MAX: Final = 8
 """Updates of a row whose keys are kept."""
 _MARK_CHARS: Final = 24
+_NO_CALL: Final = "."
+"""For a row that a person has added. Nothing that could begin a formula."""
 
 
 class SheetGrid(Protocol):
@@ -56,7 +58,7 @@ def call_mark(key: str) -> str:
 
 def with_mark(cell: str, mark: str) -> str:
     """The words of a row with one more: the first is of the call that added the row, the last ones of updates."""
-    first, *updates = cell.split() or ["-"]
+    first, *updates = cell.split() or [_NO_CALL]
     return " ".join([first, *[*updates, mark][-UPDATES_MAX:]])
 
 

@@ -1,6 +1,5 @@
 """Settings of one sheet."""
 
-import codecs
 import keyword
 from collections.abc import Mapping
 from importlib.util import find_spec
@@ -108,9 +107,12 @@ def check_sheet_settings(settings: SheetSettings) -> None:
     if len(delimiter_of(settings)) != 1 or delimiter_of(settings) in '"\r\n\0':
         raise SettingsError("delimiter", "is not one character, such as a comma or a semicolon")
     try:
-        codecs.lookup(settings.encoding)
-    except LookupError:
-        raise SettingsError("encoding", f"{settings.encoding!r} is not known; write one like utf-8") from None
+        # Some encodings are none of texts, such as `hex`; and some have no comma.
+        is_known = "a,;\t\n".encode(settings.encoding).decode(settings.encoding) == "a,;\t\n"
+    except (LookupError, ValueError):
+        is_known = False
+    if not is_known:
+        raise SettingsError("encoding", f"{settings.encoding!r} is not known; write one like utf-8")
 
 
 def delimiter_of(settings: SheetSettings) -> str:

@@ -18,6 +18,8 @@ from keep_actors.services.sheet.parts import WorkbookParts
 from keep_actors.services.sheet.settings import SheetColumnType, SheetSettings, known_columns
 
 _COLUMNS_MAX: Final = 500
+_AREA_MAX: Final = 2_000_000
+"""Cells between the first and the last of a worksheet: the library makes all of them."""
 _TEXT_MAX: Final = 32_767
 _FIRST_DAY: Final = date(1900, 3, 1)
 """Before it, programs do not agree on the number of a day."""
@@ -41,6 +43,7 @@ class WorkbookGrid:
                 f"the worksheet has {self._sheet.max_row:,} rows and {self._sheet.max_column:,} columns;"
                 f" `rows_max` of the settings decides, and {_COLUMNS_MAX} columns are the most"
             )
+        _refuse_area(self._sheet)
         below = settings.header_row + 1
         self._rows = [
             number
@@ -89,6 +92,8 @@ class WorkbookGrid:
         cell = self._sheet.cell(row, column)
         if isinstance(cell, MergedCell):
             raise PreconditionFailed(f"the cell in row {row} is merged with others; divide them")
+        if cell.quotePrefix:
+            cell.quotePrefix = False
         match value:
             case None | "":
                 cell.value = None
@@ -114,7 +119,7 @@ class WorkbookGrid:
     def content(self) -> bytes:
         if self._parts is not None and (lost := self._parts.lost()):
             raise PreconditionFailed(f"a change would lose parts of the workbook: {', '.join(lost)[:300]}")
-        if self._has_formulas():
+        if self._parts is not None and self._parts.has_formulas():
             if self._settings.formulas == "refuse":
                 raise PreconditionFailed(
                     "the workbook has formulas, whose values would be gone until a program calculates them;"
@@ -122,6 +127,7 @@ class WorkbookGrid:
                 )
             self._book.calculation.fullCalcOnLoad = True
         for sheet in self._book.worksheets:
+            _refuse_area(sheet)
             sheet.page_setup.id = None  # the settings of a printer are not kept, so nothing may point to them
             _keep_numbers(sheet)
         with io.BytesIO() as file:
@@ -142,10 +148,6 @@ class WorkbookGrid:
         if value is None:
             raise CellMisfit("is a formula without a value; open the workbook in an office program and save it")
         return CELL_KINDS[kind].from_cell(value)
-
-    def _has_formulas(self) -> bool:
-        sheets = self._book.worksheets
-        return any(cell.data_type == "f" for sheet in sheets for row in sheet.iter_rows() for cell in row)
 
 
 def _book(content: bytes, *, data_only: bool = False) -> Any:
@@ -173,6 +175,14 @@ def _worksheet(book: Any, title: str) -> Any:
     if not titles or (title and title not in titles):
         raise PreconditionFailed(f"the workbook has no worksheet {title!r}; it has: {', '.join(titles)[:200]}")
     return book[title] if title else book.worksheets[0]
+
+
+def _refuse_area(sheet: Any) -> None:
+    if sheet.max_row * sheet.max_column > _AREA_MAX:
+        raise PreconditionFailed(
+            f"the worksheet {sheet.title!r} reaches to row {sheet.max_row:,} and column {sheet.max_column:,};"
+            " remove what is far outside of its rows"
+        )
 
 
 def _writable(text: str) -> str:
