@@ -7,13 +7,12 @@ another that came to its place.
 import os
 import stat
 
-from msgspec.structs import replace
-
 from keep_actors.connectors import Applied, MutationCall, NotApplied, PreconditionFailed, Retry, Transient
 from keep_actors.services.files.folder import OpenFolder, SeenFile, folder_at, seen_at
 from keep_actors.services.files.lock import locked_folder
 from keep_actors.services.files.meanings import effect, in_words
 from keep_actors.services.files.paths import FilePath
+from keep_actors.services.files.renaming import rename_new
 from keep_actors.services.files.settings import FilesSettings
 from keep_actors.services.files.values import ChangedPath
 
@@ -64,7 +63,7 @@ def find_deleted(settings: FilesSettings, path: FilePath, seen: SeenFile) -> App
         if now is None:
             folder.sync()
             return Applied(ChangedPath(str(path)))
-        return NotApplied() if now == seen else Retry(ANOTHER)
+        return NotApplied() if now.is_as(seen) else Retry(ANOTHER)
 
 
 def move(settings: FilesSettings, path: FilePath, to: FilePath, seen: SeenFile, call: MutationCall) -> ChangedPath:
@@ -79,29 +78,26 @@ def move(settings: FilesSettings, path: FilePath, to: FilePath, seen: SeenFile, 
             raise PreconditionFailed(f"{to}: is there already")
         call.sending()
         with effect(str(to)):
-            _link(old, path, new, to, seen)
+            _rename(old, path, new, to)
         new.sync()
-        old.remove(path.name)
         old.sync()
     return ChangedPath(str(to))
 
 
 def find_moved(settings: FilesSettings, path: FilePath, to: FilePath, seen: SeenFile) -> Applied | NotApplied | Retry:
-    """Tell if a file has its new name. A move that was cut off between its two names is finished."""
+    """Tell if a file has its new name."""
     with (
         in_words(str(path)),
         locked_folder(settings.root, path.folder, make=False) as old,
         folder_at(settings.root, to.folder) as new,
     ):
-        both = replace(settings, hard_links=True)
-        before, after = _seen(both, old, path), _seen(both, new, to)
-        if before is not None and after is not None and before.is_same_file(after) and before.is_same_file(seen):
-            old.remove(path.name)
-        elif after != seen:
-            return NotApplied() if after is None and before == seen else Retry(ANOTHER)
-        new.sync()
-        old.sync()
-    return Applied(ChangedPath(str(to)))
+        before, after = _seen(settings, old, path), _seen(settings, new, to)
+        if before is None and after is not None and after.is_as(seen):
+            new.sync()
+            old.sync()
+            return Applied(ChangedPath(str(to)))
+        # Not if only its content is the same: it may have been moved, and moved back by another.
+        return NotApplied() if before == seen else Retry(ANOTHER)
 
 
 def make_folder(settings: FilesSettings, path: FilePath, call: MutationCall) -> ChangedPath:
@@ -125,13 +121,11 @@ def find_folder(settings: FilesSettings, path: FilePath) -> Applied | NotApplied
     return Applied(ChangedPath(str(path))) if is_there else NotApplied()
 
 
-def _link(old: OpenFolder, path: FilePath, new: OpenFolder, to: FilePath, seen: SeenFile) -> None:
+def _rename(old: OpenFolder, path: FilePath, new: OpenFolder, to: FilePath) -> None:
     try:
-        os.link(path.name, to.name, src_dir_fd=old.descriptor, dst_dir_fd=new.descriptor, follow_symlinks=False)
+        rename_new(old, path.name, new, to.name)
     except FileExistsError:
-        found = new.find(to.name)
-        if found is None or not SeenFile.of(found).is_same_file(seen):
-            raise PreconditionFailed(f"{to}: was made by another at the same time") from None
+        raise PreconditionFailed(f"{to}: was made by another at the same time") from None
 
 
 def _seen(settings: FilesSettings, folder: OpenFolder, path: FilePath) -> SeenFile | None:

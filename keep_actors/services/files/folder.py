@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 import msgspec
+from msgspec.structs import replace
 
 from keep_actors.connectors import PreconditionFailed, Transient
 
@@ -33,16 +34,18 @@ class SeenFile(msgspec.Struct, frozen=True):
     modified_ns: int
     hash: str = ""
     """SHA-256 of the content; empty if it was not read."""
+    changed_ns: int = 0
+    """The time of the last change of anything about it, also of its names."""
 
     @classmethod
     def of(cls, found: os.stat_result, content: bytes | None = None) -> "SeenFile":
         """The file that the system describes, with its content if that was read."""
         said = "" if content is None else hash_of(content)
-        return cls(found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, said)
+        return cls(found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, said, found.st_ctime_ns)
 
-    def is_same_file(self, other: "SeenFile") -> bool:
-        """True if both are one file, whatever has happened to its content."""
-        return (self.device, self.inode) == (other.device, other.inode)
+    def is_as(self, other: "SeenFile") -> bool:
+        """True if both are one file with one content, whatever name and rights it has."""
+        return replace(self, changed_ns=0) == replace(other, changed_ns=0)
 
 
 class OpenFolder(NamedTuple):

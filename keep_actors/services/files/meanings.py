@@ -1,6 +1,6 @@
 """The table of what an error of the file system means, before the effect of a call and at it. Pure.
 
-At the effect (a rename, a link, the removal of a name) only a clear refusal is believed. Over a network the answer may
+At the effect (a rename, the removal of a name) only a clear refusal is believed. Over a network the answer may
 be lost and the step be tried again by the system: the second try then fails as if there were no such file.
 """
 
@@ -38,8 +38,11 @@ FILE_MEANINGS: Final[Mapping[int, FileMeaning]] = {
     errno.EISDIR: FileMeaning(PreconditionFailed, "is a folder"),
     errno.ENXIO: FileMeaning(PreconditionFailed, "is not a file"),
     errno.EXDEV: FileMeaning(PreconditionFailed, "is on another file system"),
-    errno.EMLINK: FileMeaning(PreconditionFailed, "cannot be made here: the file system does not allow one more link"),
-    errno.EOPNOTSUPP: FileMeaning(PreconditionFailed, "cannot be made here: the file system has no hard links"),
+    errno.EMLINK: FileMeaning(PreconditionFailed, "its folder has as many folders as the file system allows"),
+    errno.ENOTSUP: FileMeaning(
+        PreconditionFailed,
+        "this file system cannot give a new name without replacing another file; make the file first",
+    ),
     errno.EFBIG: FileMeaning(PreconditionFailed, "would be larger than the system allows"),
     errno.EACCES: FileMeaning(PermissionDenied, "the system does not permit it"),
     errno.EPERM: FileMeaning(PermissionDenied, "the system does not permit it"),

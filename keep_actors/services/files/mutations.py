@@ -6,15 +6,24 @@ from typing import Annotated, Any, Final
 
 import msgspec
 
-from keep_actors.connectors import Applied, Connector, InvalidCall, MutationCall, NotApplied, PreconditionFailed, Retry
+from keep_actors.connectors import (
+    Applied,
+    Connector,
+    ConnectorError,
+    InvalidCall,
+    MutationCall,
+    NotApplied,
+    PreconditionFailed,
+    Retry,
+)
 from keep_actors.connectors.declaration import Options
 from keep_actors.connectors.offered import Offered, Param
 from keep_actors.kernel.blocking import Blocking
 from keep_actors.services.files import changes
 from keep_actors.services.files.folder import hash_of
-from keep_actors.services.files.notes import FileNote, noted_by, write_note
+from keep_actors.services.files.notes import FileNote, forget_note, noted_by, write_note
 from keep_actors.services.files.paths import Reach
-from keep_actors.services.files.replacement import Edit, FileEvidence, FilePlace, lay, look, replace
+from keep_actors.services.files.replacement import Edit, FileEvidence, FilePlace, clear, lay, look, replace
 from keep_actors.services.files.settings import FilesSettings
 from keep_actors.services.files.values import AppendedText, ChangedPath, WrittenFile
 
@@ -177,7 +186,13 @@ class FileMutations:
 
     async def _replace(self, place: FilePlace, call: MutationCall, edit: Edit, *, needs_content: bool) -> None:
         await write_note(call, await self._threads.run(lay, place, call))
-        await self._threads.run(replace, place, call, edit, needs_content)
+        try:
+            await self._threads.run(replace, place, call, edit, needs_content, True)
+        except ConnectorError:
+            # Nothing happened. Without the note its file proves nothing any more, and can go.
+            await forget_note(call)
+            await self._threads.run(clear, place, call)
+            raise
 
     async def _look(self, call: MutationCall) -> bytes | NotApplied | None:
         """The content that is there now, if the call put its own there."""

@@ -20,6 +20,11 @@ async def write_note(call: MutationCall, note: FileNote) -> None:
     await call.note(msgspec.json.encode(note).decode())
 
 
+async def forget_note(call: MutationCall) -> None:
+    """Take it back: the call was not made, and that is known."""
+    await call.note("")
+
+
 def noted_by(call: MutationCall) -> FileNote | None:
     """The note of the last attempt, if it came so far."""
     return msgspec.json.decode(call.noted, type=FileNote) if call.noted else None

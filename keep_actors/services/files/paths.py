@@ -6,7 +6,7 @@ A name is taken as it is, byte for byte in UTF-8: `é` as one character and as t
 
 from dataclasses import dataclass
 from typing import Final
-from unicodedata import category
+from unicodedata import category, normalize
 
 from keep_actors.connectors import InvalidCall, PermissionDenied
 from keep_actors.services.files.patterns import PathPatterns
@@ -74,7 +74,7 @@ class Reach:
 
     def is_open(self, name: str) -> bool:
         """True if this name is not hidden."""
-        return not name.startswith(".") or (self._hidden and not name.casefold().startswith(OWN))
+        return not name.startswith(".") or (self._hidden and not _plain(name).startswith(OWN))
 
     def is_listed(self, path: FilePath) -> bool:
         """True if a folder's listing shows this file."""
@@ -102,6 +102,12 @@ def problem_with_name(name: str) -> str:
     if len(name.encode()) > _NAME_BYTES_MAX:
         return f"has a name of more than {_NAME_BYTES_MAX} bytes; shorten it"
     return ""
+
+
+def _plain(name: str) -> str:
+    """A name without what some file systems do not look at: case, forms of a character, those without a width."""
+    seen = "".join(each for each in normalize("NFKD", name) if category(each) != "Cf")
+    return seen.casefold()
 
 
 def _problem_with_path(text: str, parts: tuple[str, ...]) -> str:

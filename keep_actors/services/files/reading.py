@@ -23,6 +23,8 @@ from keep_actors.services.files.values import EntryKind, FileEncoding, FileEntry
 
 ENTRIES_MAX: Final = 20_000
 """Names of a folder that are looked at for one page."""
+PAGE_BYTES_MAX: Final = 512 * 1024
+"""Of the paths of one page: with all that stands around them, it fits into a value."""
 _NS_PER_MS: Final = 1_000_000
 
 
@@ -31,12 +33,14 @@ def list_folder(settings: FilesSettings, reach: Reach, path: FilePath, after: st
     with in_words(str(path) or "the root"), folder_at(settings.root, path.parts) as folder:
         names = _names(folder, reach, after)
         found: list[FileEntry] = []
+        left = PAGE_BYTES_MAX
         while names:
             name = heapq.heappop(names)
             entry = _entry(settings, reach, folder, FilePath((*path.parts, name)))
             if entry is None:
                 continue
-            if len(found) == limit:
+            left -= len(entry.path.encode())
+            if len(found) == limit or left < 0:
                 return FolderPage(found, found[-1].path.rpartition("/")[2])
             found.append(entry)
     return FolderPage(found, None)

@@ -2,23 +2,25 @@
 
 1. `lay` makes an empty file of ours beside the target, its name derived from the key and the attempt.
 2. The caller notes that, durably, before anything else.
-3. `replace` writes the new content into it, under the lock of the folder, and moves it to the place of the target in
-   one step. Nothing else ever removes it once the call was sent.
+3. `replace` writes the new content into it, under the lock of the folder, and renames it to the target, which is the
+   one step that has the effect. Nothing else ever removes it once the call was sent.
 
 So after a crash there is evidence: while the file of ours is there, or the target is the one that was there before,
-nothing has happened; else it has.
+nothing has happened; else it has. A caller to whom that matters keeps the file when nothing happened, and removes it
+with `clear` after the ledger has forgotten the note: between a removal and a killed process it would lie.
 """
 
+import errno
 import hashlib
 import os
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from enum import Enum, auto
 from pathlib import Path
 from typing import Final
 
-from keep_actors.connectors import MutationCall, PreconditionFailed, Transient
+from keep_actors.connectors import ConnectorError, MutationCall, PreconditionFailed, Transient
 from keep_actors.services.files.folder import (
     OpenFolder,
     SeenFile,
@@ -30,6 +32,7 @@ from keep_actors.services.files.lock import locked_folder
 from keep_actors.services.files.meanings import effect, in_words
 from keep_actors.services.files.notes import FileNote
 from keep_actors.services.files.paths import OWN, FilePath
+from keep_actors.services.files.renaming import rename_new
 
 _EARLIER_MAX: Final = 100
 """Attempts before this one whose files are looked for."""
@@ -79,14 +82,20 @@ def lay(place: FilePlace, call: MutationCall) -> FileNote:
         return FileNote(_mark_of(call, call.attempt), None if found is None else SeenFile.of(found))
 
 
-def replace(place: FilePlace, call: MutationCall, edit: Edit, needs_content: bool = True) -> bytes:
-    """Put new content in the place of a file, and return it. Raises `ConnectorError`; else the outcome is unknown."""
+def replace(
+    place: FilePlace, call: MutationCall, edit: Edit, needs_content: bool = True, keeps_mark: bool = False
+) -> bytes:
+    """Put new content in the place of a file, and return it. Raises `ConnectorError`; else the outcome is unknown.
+
+    Without `needs_content` the edit does not look at the old one, and the file may have come in this very moment.
+    """
     name = place.path.name
     with ExitStack() as stack:
         stack.enter_context(in_words(str(place.path), call))
         folder = stack.enter_context(locked_folder(place.root, place.path.folder))
         undo = stack.enter_context(ExitStack())
-        undo.callback(folder.remove, _mark_of(call, call.attempt))
+        if not keeps_mark:
+            undo.callback(folder.remove, _mark_of(call, call.attempt))
         old, content = _now(place, folder, needs_content)
         new = edit(content)
         if len(new) > place.bytes_max:
@@ -98,22 +107,26 @@ def replace(place: FilePlace, call: MutationCall, edit: Edit, needs_content: boo
         undo.pop_all()
         call.sending()
         with effect(str(place.path)):
-            _put(folder, _mark_of(call, call.attempt), name, is_new=old is None)
+            _put(folder, _mark_of(call, call.attempt), name, is_new=old is None, may_replace=not needs_content)
         folder.sync()
     return new
+
+
+def clear(place: FilePlace, call: MutationCall) -> None:
+    """Remove the file of a call that did nothing, and whose note is forgotten. What cannot be removed stays."""
+    with suppress(OSError, ConnectorError), locked_folder(place.root, place.path.folder, make=False) as folder:
+        folder.remove(_mark_of(call, call.attempt))
 
 
 def look(place: FilePlace, note: FileNote) -> tuple[FileEvidence, bytes | None]:
     """The evidence of a call that made a note, and the content that is there now. Raises `ConnectorError`."""
     name, mark = place.path.name, note.mark
     with in_words(str(place.path)), locked_folder(place.root, place.path.folder, make=False) as folder:
-        laid, target = folder.find(mark), folder.find(name)
-        if laid is not None and (target is None or not os.path.samestat(laid, target)):
+        target = folder.find(name)
+        if folder.find(mark) is not None:
             return FileEvidence.WAITS, None
-        if target is not None and SeenFile.of(target) == note.seen:
+        if target is not None and note.seen is not None and SeenFile.of(target).is_as(note.seen):
             return FileEvidence.WAITS, None
-        if laid is not None:
-            folder.remove(mark)  # it got its place, but kept its first name
         folder.sync()
         if target is None:
             return FileEvidence.GONE, None
@@ -139,25 +152,28 @@ def _now(place: FilePlace, folder: OpenFolder, needs_content: bool) -> tuple[See
 
 def _fill(folder: OpenFolder, mark: str, content: bytes, like: os.stat_result | None) -> None:
     """Write the content, durably, with the rights of the file that it will replace."""
-    descriptor = os.open(mark, _WRITE | os.O_TRUNC, dir_fd=folder.descriptor)
+    descriptor = os.open(mark, _WRITE | getattr(os, "O_NONBLOCK", 0), dir_fd=folder.descriptor)
     with os.fdopen(descriptor, "wb", buffering=0) as file:
+        # Others may write in this folder: what they put in its place is never written to.
+        refuse_strange(os.fstat(descriptor), mark, hard_links=False)
+        if like is not None:
+            os.fchmod(descriptor, like.st_mode & 0o777)  # before the content, which only some may read
+        os.ftruncate(descriptor, 0)
         rest = memoryview(content)
         while rest:
             rest = rest[file.write(rest) :]
-        if like is not None:
-            os.fchmod(descriptor, like.st_mode & 0o777)
         os.fsync(descriptor)
 
 
-def _put(folder: OpenFolder, mark: str, name: str, *, is_new: bool) -> None:
-    """Move our file to its place. A new one never replaces another that came in this very moment."""
-    if not is_new:
-        os.replace(mark, name, src_dir_fd=folder.descriptor, dst_dir_fd=folder.descriptor)
-        return
-    try:
-        os.link(mark, name, src_dir_fd=folder.descriptor, dst_dir_fd=folder.descriptor, follow_symlinks=False)
-    except FileExistsError:
-        laid, target = folder.find(mark), folder.find(name)
-        if laid is None or target is None or not os.path.samestat(laid, target):
+def _put(folder: OpenFolder, mark: str, name: str, *, is_new: bool, may_replace: bool) -> None:
+    """Move our file to its place. A new one never replaces another that came in this very moment, if that matters."""
+    if is_new:
+        try:
+            rename_new(folder, mark, folder, name)
+            return
+        except FileExistsError:
             raise PreconditionFailed(f"{name} was made by another at the same time") from None
-    folder.remove(mark)
+        except OSError as error:
+            if error.errno != errno.ENOTSUP or not may_replace:
+                raise
+    os.replace(mark, name, src_dir_fd=folder.descriptor, dst_dir_fd=folder.descriptor)

@@ -47,5 +47,5 @@ def check_settings(settings: FilesSettings) -> None:
 
 def can_hold_folders() -> bool:
     """True where a path can be walked folder by folder, without a link being followed."""
-    needed = {os.open, os.stat, os.rename, os.link, os.unlink, os.mkdir}
+    needed = {os.open, os.stat, os.rename, os.unlink, os.mkdir}
     return needed <= os.supports_dir_fd and hasattr(os, "O_NOFOLLOW") and hasattr(os, "O_DIRECTORY")
