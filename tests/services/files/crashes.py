@@ -1,83 +1,115 @@
-"""A process that is killed at any step of a call, and what is then told about the call."""
+"""A process that is killed at any line of a call, and the verdict about the call afterwards."""
 
+import multiprocessing
 import os
 import signal
 import sys
-import traceback
-from collections.abc import Callable
+import threading
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from types import FrameType
+from typing import Any, Final
 
 import anyio
 
-from keep_actors.connectors import Connector, MutationCall, Verdict
+from keep_actors.connectors import Verdict
+from keep_actors.services.files import Files, FilesSettings, changes, mutations, notes, renaming, replacement
 from tests.services.files.calls import Caller
 
-_STEPS = ("open", "os.link", "os.rename", "os.remove", "os.mkdir", "os.truncate")
-"""Before each of these a process may be killed."""
+_TRACED: Final = frozenset(str(module.__file__) for module in (changes, mutations, notes, renaming, replacement))
+"""The modules that change something: a process may be killed before each of their lines."""
+_WAIT_S: Final = 30
 
 
-class Crashes:
-    """Makes one call in a process of its own; its note survives in a file, as in the ledger."""
+def writer(root: Path) -> Caller:
+    """Calls of a connector for this folder."""
+    return Caller(Files(FilesSettings(root=root, allow=("read", "write"))))
 
-    def __init__(self, make: Callable[[], Connector], name: str, params: dict[str, Any], notes: Path) -> None:
-        self._make = make
-        self._name = name
-        self._params = params
-        self._notes = notes
 
-    def make(self, key: str, attempt: int, kill_at: int | None) -> bool:
-        """Make the call, and return whether it came to its end."""
-        self._notes.write_text("", "utf-8")
-        process = os.fork()
-        if process == 0:
-            self._in_child(key, attempt, kill_at)
-        _, status = os.waitpid(process, 0)
-        code = os.waitstatus_to_exitcode(status)
-        assert code in (0, -signal.SIGKILL), "the call failed in the other process"
-        return code == 0
+@dataclass(frozen=True)
+class CrashPlan:
+    """One call of a process of its own. Its note survives in a file, as in the ledger."""
 
-    def told(self, key: str, attempt: int, backend: str) -> Verdict:
-        """Ask what became of the call."""
+    root: Path
+    notes: Path
+    name: str
+    params: dict[str, Any]
+    kill_at: int
+    """The number of the line. One that the call does not have: it comes to its end."""
+
+    @property
+    def backend(self) -> str:
+        """Both take turns."""
+        return ("asyncio", "trio")[self.kill_at % 2]
+
+    def is_killed(self) -> bool:
+        """Make the call, and return whether it was killed. Raises if it came to its end and did not happen."""
+        self.notes.write_text("", "utf-8")
+        process = _FORKS.Process(target=_live, args=(self,))
+        process.start()
+        process.join(_WAIT_S)
+        assert process.exitcode in (0, -signal.SIGKILL), "the call failed in the other process"
+        return process.exitcode != 0
+
+    def told(self) -> Verdict:
+        """Ask about the call as a later process would."""
 
         async def ask() -> Verdict:
-            caller = Caller(self._make())
-            noted = self._notes.read_text("utf-8")
-            call = caller.call(self._name, self._params, idempotency_key=key, attempt=attempt, earlier_note=noted)
-            return await caller.reconcile(self._name, call)
+            caller = writer(self.root)
+            call = caller.call(self.name, self.params, idempotency_key="k", earlier_note=self.notes.read_text("utf-8"))
+            return await caller.reconcile(self.name, call)
 
-        return anyio.run(ask, backend=backend)
+        return anyio.run(ask, backend=self.backend)
 
-    def _in_child(self, key: str, attempt: int, kill_at: int | None) -> None:
-        try:
-            caller = Caller(self._make())
-            call = caller.call(self._name, self._params, idempotency_key=key, attempt=attempt, keep_note=self._keep)
-            _kill_at(kill_at)
-            anyio.run(self._made, caller, call)
-            os._exit(0)
-        except BaseException:  # a child must not come back into pytest
-            traceback.print_exc()
-            os._exit(1)
+    def make_again(self) -> None:
+        """Make the second attempt, to its end."""
 
-    async def _made(self, caller: Caller, call: MutationCall) -> None:
-        outcome = await caller.mutate(self._name, self._params, call)
+        async def make() -> None:
+            caller = writer(self.root)
+            call = caller.call(self.name, self.params, idempotency_key="k", attempt=2)
+            outcome = await caller.mutate(self.name, self.params, call)
+            assert hasattr(outcome, "json_text"), outcome
+
+        anyio.run(make, backend=self.backend)
+
+
+def _live(plan: CrashPlan) -> None:
+    async def keep(text: str) -> None:
+        """Durable before it returns, as the ledger is, and whole or not there."""
+        fresh = plan.notes.with_suffix(".new")
+        fresh.write_text(text, "utf-8")
+        fresh.replace(plan.notes)
+
+    async def make() -> None:
+        caller = writer(plan.root)
+        call = caller.call(plan.name, plan.params, idempotency_key="k", keep_note=keep)
+        outcome = await caller.mutate(plan.name, plan.params, call)
         assert hasattr(outcome, "json_text"), outcome
 
-    async def _keep(self, text: str) -> None:
-        """Durable before it returns, as the ledger is, and whole or not there."""
-        fresh = self._notes.with_suffix(".new")
-        fresh.write_text(text, "utf-8")
-        fresh.replace(self._notes)
+    tracer = _Tracer(plan.kill_at)
+    threading.settrace(tracer.called)
+    sys.settrace(tracer.called)
+    anyio.run(make, backend=plan.backend)
 
 
-def _kill_at(step: int | None) -> None:
-    count = 0
+class _Tracer:
+    """Counts lines, each once, and ends the process before the one that is wanted."""
 
-    def hook(event: str, _: tuple[object, ...]) -> None:
-        nonlocal count
-        if event in _STEPS:
-            count += 1
-            if count == step:
+    def __init__(self, kill_at: int) -> None:
+        self._kill_at = kill_at
+        self._seen: set[tuple[str, int]] = set()
+
+    def called(self, frame: FrameType, event: str, _: object) -> Any:
+        return self.stepped if event == "call" and frame.f_code.co_filename in _TRACED else None
+
+    def stepped(self, frame: FrameType, event: str, _: object) -> Any:
+        if event == "line":
+            self._seen.add((frame.f_code.co_filename, frame.f_lineno))
+            if len(self._seen) == self._kill_at:
                 os.kill(os.getpid(), signal.SIGKILL)
+        return self.stepped
 
-    sys.addaudithook(hook)
+
+# With all that a call imports: each process is a fork of that.
+_FORKS: Final = multiprocessing.get_context("forkserver")
+_FORKS.set_forkserver_preload(["__main__", __name__, "anyio._backends._asyncio", "anyio._backends._trio"])
