@@ -10,7 +10,7 @@ from keep_actors.connectors.connector import Connector
 from keep_actors.connectors.errors import ConnectorDefinitionError, ConnectorNotOpened, PreconditionFailed
 from keep_actors.connectors.method import Method
 from keep_actors.kernel.foreign_code import attempt, cut, spelled_out
-from keep_actors.outbound.redaction import redacted, redacted_error
+from keep_actors.outbound.redaction import redacted_error, redacted_words
 from keep_sandbox.invocation import MethodKind
 
 
@@ -39,7 +39,7 @@ class Catalog:
                     await connector.open()
                 if tried.error is not None:
                     error = redacted_error(tried.error, connector.__hidden__)
-                    said = cut(redacted(spelled_out(tried.error), connector.__hidden__))
+                    said = cut(redacted_words(spelled_out(tried.error), connector.__hidden__))
                     raise ConnectorNotOpened(f"The connector {connector.name!r} could not be opened: {said}") from error
                 stack.push_async_callback(connector.close)
             yield

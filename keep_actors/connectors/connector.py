@@ -6,6 +6,7 @@ from typing import Any, ClassVar
 from keep_actors.connectors.definition import Definition, define
 from keep_actors.connectors.errors import ConnectorDefinitionError
 from keep_actors.connectors.offered import Offered, define_offered, under_another_name
+from keep_actors.outbound.logs import keep_out_of_logs
 from keep_actors.outbound.secret import Secret
 
 
@@ -30,8 +31,12 @@ class Connector:
         self.__definitions__ = renamed  # type: ignore[misc]  # as above: the catalog asks the instance
 
     def hide(self, *secrets: Secret) -> None:
-        """Replace these in everything that leaves this connector: results, errors, and what is logged of them."""
+        """Replace these in everything that leaves this connector: results, errors, and what is logged of them.
+
+        Client packages that log the answers of services (httpx2, imapclient, mcp, psycopg) do so without them, too.
+        """
         self.__hidden__ = (*self.__hidden__, *secrets)
+        keep_out_of_logs(secrets)
 
     def offer(self, methods: Iterable[Offered]) -> None:
         """Add methods that are known only now, in `__init__`. Raises `ConnectorDefinitionError`."""

@@ -33,7 +33,7 @@ from keep_actors.connectors.outcomes import (
 from keep_actors.connectors.params import Params
 from keep_actors.connectors.signature import CALL, ResultMismatch
 from keep_actors.kernel.foreign_code import Raised, Returned, TimedOut, attempt, carry_out, cut, spelled_out
-from keep_actors.outbound.redaction import redacted, redacted_error, redacted_json
+from keep_actors.outbound.redaction import redacted_error, redacted_json, redacted_words
 from keep_storage.model import FailureClass, Json
 
 logger = logging.getLogger(__name__)
@@ -210,7 +210,7 @@ class Method(Definition):
 
     def _shown(self, text: str) -> str:
         """A text for the ledger: bounded, and without the secrets of its connector."""
-        return cut(redacted(text, self.instance.__hidden__))
+        return cut(redacted_words(text, self.instance.__hidden__))
 
     def _safe(self, error: Exception) -> BaseException:
         return redacted_error(error, self.instance.__hidden__)

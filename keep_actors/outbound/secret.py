@@ -12,7 +12,7 @@ SHOWN: Final = "[secret]"
 class Secret:
     """An API key, a password, a token. Only `reveal` gives it back: call it where it is used, and keep no result."""
 
-    __slots__ = ("__value",)
+    __slots__ = ("__value", "__weakref__")
 
     def __init__(self, value: str) -> None:
         if not isinstance(value, str):

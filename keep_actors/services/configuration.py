@@ -21,7 +21,7 @@ from keep_actors.connectors import Connector, ConnectorDefinitionError, Connecto
 from keep_actors.connectors.names import problem_with_namespace
 from keep_actors.connectors.params import UNKNOWN_FIELD, misfit
 from keep_actors.kernel.foreign_code import attempt, spelled_out
-from keep_actors.outbound.redaction import redacted
+from keep_actors.outbound.redaction import redacted_words
 from keep_actors.outbound.secret import Secret
 from keep_actors.services.secrets import secret_from
 from keep_actors.services.service import Service, ServiceSettings, SettingsError, TextSetting, secrets_in
@@ -175,7 +175,7 @@ def _made(cls: type[Service], settings: ServiceSettings, name: str) -> Connector
     if isinstance(tried.error, (ConnectorDefinitionError, SettingsError)):
         raise tried.error
     if tried.error is not None:
-        words = redacted(spelled_out(tried.error), secrets_in(settings))
+        words = redacted_words(spelled_out(tried.error), secrets_in(settings))
         raise SettingsError(cls.__name__, f"cannot be made: {words}")
     assert isinstance(made, Connector), "it was made, or raised"
     return made
