@@ -44,7 +44,7 @@ def caller(file: Path, **more: Any) -> Caller:
 def cells(file: Path) -> list[list[Any]]:
     """All cells, header and column for calls included, as another program reads them."""
     if file.suffix == ".csv":
-        return list(csv.reader(io.StringIO(file.read_text("utf-8"), newline="")))
+        return list(csv.reader(io.StringIO(file.read_bytes().decode(), newline="")))
     return [list(row) for row in openpyxl.load_workbook(file).worksheets[0].iter_rows(values_only=True)]
 
 
@@ -93,3 +93,9 @@ def hidden_columns(file: Path) -> list[str]:
     """The columns of a workbook that are not shown."""
     sheet = openpyxl.load_workbook(file).worksheets[0]
     return [letter for letter, column in sheet.column_dimensions.items() if column.hidden]
+
+
+def formulas_of(file: Path) -> list[str]:
+    """The cells of a workbook that are calculated."""
+    sheets = openpyxl.load_workbook(file).worksheets
+    return [cell.coordinate for sheet in sheets for row in sheet.iter_rows() for cell in row if cell.data_type == "f"]
