@@ -1,0 +1,1 @@
+"""Assistants: the server of `keep mcp`, asked by the official client."""
