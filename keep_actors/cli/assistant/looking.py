@@ -21,7 +21,7 @@ from keep_actors.cli.assistant.arguments import (
     SomeWorkflow,
 )
 from keep_actors.cli.assistant.desk import Desk
-from keep_actors.cli.assistant.quoted import Quoted, name, quoted
+from keep_actors.cli.assistant.quoted import Quoted, name, ours, quoted
 from keep_actors.cli.assistant.shown import (
     AttemptShown,
     CallShown,
@@ -225,7 +225,7 @@ def matter(each: Attention, doubts: list[Escalation] = []) -> MatterShown:  # no
 def _doubt(each: Escalation) -> DoubtShown:
     return DoubtShown(
         mutation_id=each.mutation_id,
-        call=each.call,
+        call=ours(each.call),
         status=each.status,
         sent_at=each.sent_at,
         is_parked=each.is_parked,

@@ -5,7 +5,7 @@ import msgspec
 from keep_actors.api.item_views import ItemAttempt, ItemView
 from keep_actors.api.standing import RunView
 from keep_actors.api.views import Input, Output
-from keep_actors.cli.assistant.quoted import SHORT_MAX, Quoted, name, quoted
+from keep_actors.cli.assistant.quoted import Quoted, name, ours, quoted
 from keep_storage.ids import Millis
 from keep_storage.model import Event, JournalEntry, Mutation
 
@@ -121,7 +121,7 @@ def call(each: Output) -> CallShown:
     return CallShown(
         mutation_id=each.mutation_id,
         run_id=each.run_id,
-        call=each.call,
+        call=ours(each.call),
         status=each.status,
         at=each.at,
         title=name(each.title),
@@ -170,7 +170,7 @@ def run(each: RunView) -> RunShown:
         handler=name(each.handler),
         title=name(each.title),
         error=quoted(each.error_message),
-        error_place=each.error_place[:SHORT_MAX],
+        error_place=ours(each.error_place),
         settled=quoted(each.settled),
     )
 
@@ -206,7 +206,7 @@ def entry(each: JournalEntry) -> JournalShown:
     return JournalShown(
         seq=each.seq,
         at=each.at,
-        operation=each.operation,
+        operation=ours(each.operation),
         workflow_id=each.workflow_id,
         run_id=each.run_id,
         changed=quoted(each.changed),

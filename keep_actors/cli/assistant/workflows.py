@@ -8,7 +8,7 @@ from keep_actors.cli.assistant import shown
 from keep_actors.cli.assistant.arguments import OneScript, OneWorkflow, PageOfWorkflows
 from keep_actors.cli.assistant.desk import Desk, ToolRefused
 from keep_actors.cli.assistant.looking import MatterShown, matter
-from keep_actors.cli.assistant.quoted import Quoted, name, quoted, quoted_lines
+from keep_actors.cli.assistant.quoted import Quoted, name, ours, quoted, quoted_lines
 from keep_actors.cli.assistant.shown import RunShown
 from keep_actors.cli.reader import FileReader
 from keep_actors.cli.status import StatusLine, detail, lines
@@ -125,10 +125,10 @@ async def show_workflow(desk: Desk, said: OneWorkflow) -> WorkflowDetail:
         return WorkflowDetail(
             workflow=_workflow(line),
             version=one.version,
-            timezone=one.timezone,
+            timezone=ours(one.timezone),
             handlers=[_handler(each) for each in one.handlers],
             topics=[TopicShown(name(topic), count) for topic, count in one.pending.items()],
-            grants=[GrantShown(each.permission, each.policy, each.limits) for each in one.grants],
+            grants=[GrantShown(ours(each.permission), each.policy, ours(each.limits)) for each in one.grants],
             attention=[matter(each) for each in one.attention],
             runs=[shown.run(each) for each in one.runs],
         )

@@ -13,17 +13,18 @@ from keep_actors.authoring.typescript import declarations
 from keep_actors.authoring.writing import writing_prompt
 from keep_actors.cli.assistant.arguments import NoArguments, RehearsalWanted, SourceText, WritingTask
 from keep_actors.cli.assistant.desk import Desk, ToolRefused
-from keep_actors.cli.assistant.quoted import Quoted, name, quoted
+from keep_actors.cli.assistant.quoted import TEXT_MAX, Quoted, name, ours, quoted
 from keep_actors.cli.connectors import method_line
 from keep_actors.cli.reader import UNREADABLE
 from keep_actors.connectors import ConnectorNotOpened
 from keep_actors.sandbox_pool import SandboxUnavailable
 from keep_actors.text import visible
 from keep_sandbox import EngineUnsuitable, JailUnavailable
-from keep_sandbox.declaration import Problem
+from keep_sandbox.declaration import Code, Problem
 from keep_storage import StorageError
 
 _LINES_MAX = 50
+_OTHER_NAME = ("the script has another name than the workflow", "give it the name of its workflow")
 
 
 class PromptText(msgspec.Struct, frozen=True):
@@ -246,7 +247,10 @@ def _needs_sandbox() -> Iterator[None]:
 def problem(each: Problem) -> ProblemShown:
     line, column = (each.place.line, each.place.column) if each.place is not None else (1, 1)
     handler = None if each.handler is None else visible.spelled(each.handler)
-    message, hint = visible.spelled(each.message), visible.spelled(each.hint)
+    # The words about a name quote that of a workflow in the file: a stranger's.
+    about_name = each.code in (Code.NAME_DIFFERS, Code.NAME_TAKEN)
+    message, hint = _OTHER_NAME if about_name else (each.message, each.hint)
+    message, hint = visible.cut(message, TEXT_MAX)[0], visible.cut(hint, TEXT_MAX)[0]
     return ProblemShown(str(each.code), line, column, message, hint, handler)
 
 
@@ -296,7 +300,11 @@ def _ref(each: EventRef) -> RefShown:
 
 
 def _wanted(each: WantedCall | None) -> WantedShown | None:
-    return None if each is None else WantedShown(each.call, quoted(_text(each.params)), each.verdict, quoted(each.why))
+    return (
+        None
+        if each is None
+        else WantedShown(ours(each.call), quoted(_text(each.params)), each.verdict, quoted(each.why))
+    )
 
 
 def _text(raw: msgspec.Raw) -> str:
