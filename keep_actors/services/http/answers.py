@@ -1,6 +1,6 @@
 """The JSON of an answer: decoded within bounds, the value at a path of it, and comparisons. Pure."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 import msgspec
@@ -51,9 +51,14 @@ def matches(item: Any, expected: Mapping[str, Any]) -> bool:
     return all(_is_equal(at(item, path), value) for path, value in expected.items())
 
 
-def has_all(item: Any, expected: Mapping[str, Any]) -> bool:
+def has_all(item: Any, expected: Iterable[str]) -> bool:
     """Return True if an item has anything at each of these paths."""
     return all(at(item, path) is not ABSENT for path in expected)
+
+
+def is_name(value: Plain) -> bool:
+    """Return True if a setting names a value of the call: `$key`, `$orderId`."""
+    return isinstance(value, str) and value.startswith("$") and not value.startswith("$$")
 
 
 def resolved(value: Plain, values: Mapping[str, Any]) -> Any:

@@ -145,7 +145,10 @@ class _Mutation:
 def _accepted(reply: WebReply) -> str:
     """The note of a call that the service accepted: the address that it named, if it did."""
     location = reply.headers.get("location", "")
-    url = urljoin(reply.url, location)
+    try:
+        url = urljoin(reply.url, location)
+    except ValueError:  # such as http://[
+        return ACCEPTED
     return url if location and url.isprintable() and len(url) <= NOTE_CHARS_MAX else ACCEPTED
 
 

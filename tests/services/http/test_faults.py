@@ -3,13 +3,14 @@
 import socket
 from typing import Any
 
+import anyio
 import pytest
 
-from keep_actors.connectors import DidNotHappen, Failed, Happened, Unknown
+from keep_actors.connectors import DidNotHappen, Failed, Happened, ReadCall, Unknown
 from keep_actors.services.http import HttpCall
 from keep_storage.model import FailureClass
 from tests.services.http.shop import ORDER, READ, open_shop
-from tests.services.servers.web import BROKEN, MISFITTING, UNUSABLE, Fault, Reply, WebServer, json_reply
+from tests.services.servers.web import BROKEN, MISFITTING, UNUSABLE, Connection, Fault, Reply, WebServer, json_reply
 
 pytestmark = pytest.mark.anyio
 
@@ -113,3 +114,68 @@ async def test_a_refusal_of_status_200_did_not_happen_if_the_operator_says_how_i
         async with open_shop(server, calls={"post": refusing}) as shop:
             assert isinstance(await shop.mutate("post", {"item": "cup"}), Happened)
             assert isinstance(await shop.mutate("post", {"item": "pot"}), DidNotHappen)
+
+
+# Bounds of time and size that no single wait would notice.
+
+
+def _dripping(head: bytes, drop: bytes) -> Fault:
+    def fault(connection: Connection) -> None:
+        connection.read()
+        connection.write(head)
+        while not connection.left_within(0.02):
+            connection.write(drop)
+
+    return fault
+
+
+DRIPS = {
+    "a body": _dripping(b"HTTP/1.1 201 Created\r\ncontent-length: 100000\r\n\r\n", b" "),
+    "chunks": _dripping(b"HTTP/1.1 201 Created\r\ntransfer-encoding: chunked\r\n\r\n", b"1\r\n \r\n"),
+    "a header": _dripping(b"HTTP/1.1 201 Created\r\nx: ", b"x"),
+    "headers": _dripping(b"HTTP/1.1 201 Created\r\n", b"x: x\r\n"),
+    "interim answers": _dripping(b"", b"HTTP/1.1 102 Processing\r\n\r\n"),
+}
+
+
+@pytest.mark.parametrize("drip", DRIPS)
+async def test_an_answer_that_drips_for_ever_ends_with_the_time_of_the_call(drip: str) -> None:
+    with WebServer(fault=DRIPS[drip]) as server:
+        async with open_shop(server, calls={"order": ORDER, "orders": READ}) as shop:
+            method, began = shop.methods["order"], anyio.current_time()
+            params = method.decode_params('{"item": "cup"}')
+            assert isinstance(await method.mutate(params, shop.call("order", {"item": "cup"}), 250), Unknown)
+            read = shop.methods["orders"]
+            failed = await read.read(read.decode_params("{}"), ReadCall(workflow_id="wf_1", run_id="run_1"), 250)
+            assert isinstance(failed, Failed)
+            assert failed.cls is FailureClass.TRANSIENT
+            assert anyio.current_time() - began < 3
+
+
+FLOODS = {
+    "a body without end": (b"HTTP/1.1 201 Created\r\n\r\n", b"x" * 65_536),
+    "headers without end": (b"HTTP/1.1 201 Created\r\n", b"x: " + b"x" * 60_000 + b"\r\n"),
+    "chunks without end": (
+        b"HTTP/1.1 201 Created\r\ntransfer-encoding: chunked\r\n\r\n",
+        b"400\r\n" + b"x" * 1024 + b"\r\n",
+    ),
+    "another coding": (b"HTTP/1.1 201 Created\r\ntransfer-encoding: gzip, chunked\r\n\r\n", b"1\r\nx\r\n"),
+}
+
+
+@pytest.mark.parametrize("flood", FLOODS)
+async def test_an_answer_without_end_is_left_soon(flood: str) -> None:
+    head, more = FLOODS[flood]
+
+    def fault(connection: Connection) -> None:
+        connection.read()
+        connection.write(head)
+        while True:
+            connection.write(more)
+
+    with WebServer(fault=fault) as server:
+        async with open_shop(server, calls={"order": ORDER, "orders": READ}, **LIMITS) as shop:
+            began = anyio.current_time()
+            assert isinstance(await shop.mutate("order"), Unknown)
+            assert isinstance(await shop.read("orders"), Failed)
+            assert anyio.current_time() - began < 3

@@ -46,7 +46,7 @@ OTHER = {"id": 8, "reference": "another"}
 VERDICTS: dict[str, tuple[Callable[[Received], Reply], type]] = {
     "it is there": (listed(OTHER, FOUND), Applied),
     "nothing is there": (listed(), NotApplied),
-    "others are there": (listed(OTHER), NotApplied),
+    "others than were asked for are there": (listed(OTHER), Retry),
     "others without a reference are there": (listed({"id": 9}), Retry),
     "it is there among others without one": (listed({"id": 9}, FOUND), Applied),
     "there are more pages by a declared field": (listed(OTHER, next="/orders?page=2"), Retry),
@@ -54,7 +54,7 @@ VERDICTS: dict[str, tuple[Callable[[Received], Reply], type]] = {
         lambda _: json_reply({"orders": []}, link='</orders?page=2>; rel="next"'),
         Retry,
     ),
-    "there are no more pages": (listed(OTHER, next=None), NotApplied),
+    "there are no more pages": (listed(next=None), NotApplied),
     "no list": (lambda _: json_reply({"commands": []}), Retry),
     "null instead of a list": (lambda _: json_reply({"orders": None}), Retry),
     "no JSON": (lambda _: Reply(200, b"<html>"), Retry),
@@ -86,6 +86,24 @@ async def test_only_a_whole_and_well_formed_answer_decides(case: str) -> None:
 async def test_an_answer_that_breaks_off_decides_nothing(fault: Fault) -> None:
     with WebServer(fault=fault) as server:
         async with open_shop(server, calls={"order": asking()}, timeout_s=0.2, bytes_max=100_000) as shop:
+            assert isinstance(await shop.reconcile("order"), Retry)
+
+
+async def test_others_prove_nothing_only_if_the_query_asked_for_what_they_do_not_have() -> None:
+    by_item = asking(query={"item": "$item"}, found={"item": "$item", **BY_KEY})
+    same = [{"item": "cup", "reference": "another"}]
+    other = [*same, {"item": "plate", "reference": "another"}]
+    answers = iter([same, other])
+    with WebServer(lambda _: json_reply({"orders": next(answers)})) as server:
+        async with open_shop(server, calls={"order": by_item}) as shop:
+            assert await shop.reconcile("order") == NotApplied()
+            assert isinstance(await shop.reconcile("order"), Retry)
+
+
+async def test_a_value_that_the_call_does_not_have_is_found_in_nothing() -> None:
+    by_number = asking(query={}, found={"number": "$number"})
+    with WebServer(listed({"id": 7, "number": None})) as server:
+        async with open_shop(server, calls={"order": by_number}) as shop:
             assert isinstance(await shop.reconcile("order"), Retry)
 
 
@@ -203,6 +221,17 @@ async def test_a_status_of_a_polled_address_proves_nothing() -> None:
 async def test_the_absence_of_an_accepted_call_proves_nothing() -> None:
     def answer(request: Received) -> Reply:
         return json_reply({}, 202) if request.method == "POST" else listed()(request)
+
+    with WebServer(answer) as server:
+        async with open_shop(server, calls={"order": asking()}) as shop:
+            assert isinstance(await shop.mutate("order"), Unknown)
+            assert isinstance(await shop.reconcile("order", earlier_note=shop.notes[0]), Retry)
+
+
+@pytest.mark.parametrize("location", ["http://[", "http://[::1]x/", "//[", "http://a:b/"])
+async def test_an_accepted_call_is_noted_even_if_its_address_cannot_be_read(location: str) -> None:
+    def answer(request: Received) -> Reply:
+        return json_reply({}, 202, location=location) if request.method == "POST" else listed()(request)
 
     with WebServer(answer) as server:
         async with open_shop(server, calls={"order": asking()}) as shop:

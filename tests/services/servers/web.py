@@ -1,6 +1,7 @@
 """A real HTTP server on loopback that answers as it is told, and misbehaves on purpose. Threads, for any backend."""
 
 import json
+import select
 import socket
 import struct
 import threading
@@ -106,6 +107,11 @@ class Connection:
         """Say nothing until the client leaves."""
         while self._more():
             pass
+
+    def left_within(self, seconds: float) -> bool:
+        """Wait for so long, and return True as soon as the client leaves."""
+        readable, _, _ = select.select([self._socket], [], [], seconds)
+        return bool(readable) and not self._more()
 
     def _more(self) -> bool:
         chunk = self._socket.recv(65_536)
