@@ -30,19 +30,13 @@ _NOT_PUBLIC: Final[tuple[IPv4Network | IPv6Network, ...]] = tuple(
         "198.51.100.0/24",
         "203.0.113.0/24",
         "224.0.0.0/3",  # multicast, reserved, broadcast
-        "::/96",  # unspecified, loopback, and IPv4 in an obsolete form
-        "64:ff9b::/96",  # translation to IPv4
-        "64:ff9b:1::/48",
-        "100::/64",
+        "::/3",  # not given to anybody as public; unspecified, loopback, and several forms of IPv4
         "2001::/23",  # protocol assignments, with tunnels to IPv4
         "2001:db8::/32",
         "2002::/16",  # tunnels to IPv4
         "3fff::/20",
-        "5f00::/16",
-        "fc00::/7",  # private
-        "fe80::/10",  # link-local
-        "fec0::/10",  # private in an obsolete form
-        "ff00::/8",  # multicast
+        "4000::/2",  # not given to anybody as public
+        "8000::/1",  # the same; private, link-local, multicast
     )
 )
 """Stated here in full: `ipaddress` knows fewer of them, and others in each release of Python."""
