@@ -13,7 +13,7 @@ from tests.runtime.fakes import Fake
 
 async def _fill(db: Path) -> None:
     async with keep_actors.open(db, connectors=[Fake(), Shop()], sandbox="thread", grants="declared") as keep:
-        await keep.deploy(OLD, start=False)
+        await keep.deploy(OLD, start=False, grants=["fake.add", "fake.search"])
         await keep.deploy(shop_script("lost"))
         await keep.deploy(JOB)
         await keep.publish("lost", "orders", message_id="o-1", title="Order 1", payload="lost1")

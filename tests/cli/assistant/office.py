@@ -78,6 +78,6 @@ def content_of(db: Path) -> dict[str, list[Any]]:
     connection = apsw.Connection(str(db), flags=apsw.SQLITE_OPEN_READONLY)
     try:
         tables = connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'").fetchall()
-        return {name: connection.execute(f'SELECT * FROM "{name}"').fetchall() for (name,) in tables}
+        return {str(name): connection.execute(f'SELECT * FROM "{name}"').fetchall() for (name,) in tables}
     finally:
         connection.close()

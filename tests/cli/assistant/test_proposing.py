@@ -114,7 +114,7 @@ async def test_a_proposal_cannot_widen_permissions_by_itself(db: Path) -> None:
             with pytest.raises(PermissionsNeeded) as refusal:
                 await keep.accept_proposal(proposal, grants=grants, by="ann")
             assert [each.permission for each in refusal.value.needed] == ["fake.put"]
-        assert {each.permission for each in await keep.grants("flow")} == {"fake.add"}
+        assert {each.permission for each in await keep.grants("flow")} == {"fake.add", "fake.search"}
         await keep.accept_proposal(proposal, grants=[Grant("fake.put", policy="ask")], by="ann")
         assert {(each.permission, str(each.policy)) for each in await keep.grants("flow")} == {("fake.put", "ask")}
 

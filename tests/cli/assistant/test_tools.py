@@ -8,7 +8,7 @@ from typing import Any
 
 import anyio
 import apsw
-import jsonschema
+import jsonschema  # type: ignore[import-untyped]
 import pytest
 from mcp import Client
 
