@@ -5,7 +5,7 @@ export default Keep.workflow({
 
   producers: {
     look: {
-      schedule: { interval: "5s" },
+      schedule: { interval: "2s" },
       publishes: ["order.received"],
       async handler(ctx) {
         for (const mail of await ctx.mailbox.search({ subject: "Order" })) {

@@ -5,7 +5,7 @@ export default Keep.workflow({
 
   producers: {
     look: {
-      schedule: { interval: "5s" },
+      schedule: { interval: "2s" },
       publishes: ["ticket.urgent"],
       async handler(ctx) {
         const { tickets } = await ctx.tickets.listTickets({ priority: "urgent" });
