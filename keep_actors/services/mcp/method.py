@@ -105,20 +105,29 @@ class ToolMethod:
     @property
     def _mutate(self) -> Any:
         async def mutate(connector: "Mcp", /, *, call: MutationCall, **values: Any) -> Any:
-            arguments = to_wire(self.fields, values)
-            if self.word.key_argument:
-                arguments[self.word.key_argument] = call.idempotency_key
-            names = {KEY_META, self.word.key_meta} - {""}
             passage = Passage(call.sending)
             try:
-                meta = dict.fromkeys(sorted(names), call.idempotency_key)
-                return self._result(await self._called(connector, arguments, meta, passage))
+                return self._result(await self._sent(connector, values, call.idempotency_key, passage))
             except CallFailed as failed:
                 if failed.task_id:
                     await call.note(f"task {quoted(failed.task_id, NOTE_CHARS_MAX - 10)[0]}")
                 raise mutation_outcome(failed, is_sent=passage.is_sent, error_means=self.word.error_means) from failed
 
         return mutate
+
+    async def _again(self, connector: "Mcp", call: MutationCall) -> Verdict:
+        """Make the same call again, with its key, which changes nothing more. An error of any kind settles nothing."""
+        try:
+            return Applied(self._result(await self._sent(connector, call.params, call.idempotency_key, Passage())))
+        except CallFailed as failed:
+            raise read_outcome(failed) from failed
+
+    async def _sent(self, connector: "Mcp", values: Mapping[str, Any], key: str, passage: Passage) -> ToolAnswer:
+        arguments = to_wire(self.fields, values)
+        if self.word.key_argument:
+            arguments[self.word.key_argument] = key
+        meta = dict.fromkeys(sorted({KEY_META, self.word.key_meta} - {""}), key)
+        return await self._called(connector, arguments, meta, passage)
 
     async def _called(
         self, connector: "Mcp", arguments: Mapping[str, Any], meta: Mapping[str, Any], passage: Passage
@@ -145,12 +154,18 @@ class ToolMethod:
     def _hint(self) -> str:
         return f"look where the tool {shown(self.tool.name)} of this server has its effects"
 
+    def _repeater(self) -> Any:
+        async def again(connector: "Mcp", call: MutationCall) -> Verdict:
+            return await self._again(connector, call)
+
+        return again
+
     def _reconciler(self, reader: "ToolMethod | None") -> Any:
         if self.word.repeat_is_safe:
             if not self.tool.hints.idempotent:
                 words = "the server does not say that the tool is idempotent; leave it out, or declare a reconcile"
                 raise SettingsError(f"{self.where}.repeat_is_safe", words)
-            return _again
+            return self._repeater()
         if self.word.reconcile is None:
             return None
         assert reader is not None, "the connector has looked it up"
@@ -220,11 +235,6 @@ class Finder:
         for place in places_in(template):
             if place not in self._known:
                 raise SettingsError(where, f"there is no {{{place}}}; there are: {', '.join(sorted(self._known))}")
-
-
-async def _again(_: Any, __: MutationCall) -> Verdict:
-    """Have the host call again, which changes nothing more."""
-    return NotApplied()
 
 
 def _same(value: Any, wanted: Any) -> bool:

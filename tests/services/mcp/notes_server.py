@@ -6,6 +6,7 @@ It imports nothing that is slow, so that a test can start it often. `tools.json`
 the words on its tools.
 """
 
+import fcntl
 import json
 import os
 import signal
@@ -63,14 +64,16 @@ class Notes:
         return [json.loads(line) for line in self.file.read_text("utf-8").splitlines()] if self.file.exists() else []
 
     def add(self, arguments: Message) -> int:
-        notes = self.all()
         key = arguments.get("key")
-        for number, note in enumerate(notes, 1):
-            if key is not None and note["key"] == key:
-                return number
         with self.file.open("a", encoding="utf-8") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)  # a killed runtime may have left another server behind
+            notes = self.all()
+            for number, note in enumerate(notes, 1):
+                if key is not None and note["key"] == key:
+                    return number
             file.write(json.dumps({"text": arguments["text"], "key": key}) + "\n")
-        return len(notes) + 1
+            file.flush()
+            return len(notes) + 1
 
     def tools(self) -> list[Message]:
         changed = self.folder / "tools.json"

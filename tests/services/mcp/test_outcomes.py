@@ -146,8 +146,12 @@ async def test_a_reading_tool_that_fails_settles_nothing(tmp_path: Path) -> None
         assert isinstance(await notes.find(), Retry)
 
 
-async def test_a_call_that_is_safe_to_repeat_is_repeated(tmp_path: Path) -> None:
+async def test_a_call_that_is_safe_to_repeat_is_repeated_with_its_key(tmp_path: Path) -> None:
     word = ToolSettings(key_argument="key", repeat_is_safe=True)
     async with notebook(tmp_path, "die after", tools={"add_note": word}) as notes:
         assert isinstance(await notes.add(), Unknown)
-        assert await notes.find() == NotApplied()
+        assert isinstance(await notes.find(), Retry)
+        assert [each["key"] for each in notes.effects] == ["k-1"]
+    async with notebook(tmp_path, tools={"add_note": word}) as notes:
+        assert await notes.find() == Applied('{"id":1}')
+        assert [each["key"] for each in notes.effects] == ["k-1"]
