@@ -15,6 +15,7 @@ import keep_storage
 from keep_actors import sandbox_pool
 from tests.docs.pages import ROOT
 from tests.services.chat import model as chat_model
+from tests.services.http.orders import orders_desk
 from tests.services.openapi import shop as openapi_shop
 from tests.services.openapi.serving import served
 
@@ -100,6 +101,11 @@ def _model(page: Page) -> None:
     page.names |= {"PORT": page.undo.enter_context(served(model.app)), "MODEL_KEY": chat_model.API_KEY}
 
 
+def _orders_service(page: Page) -> None:
+    """A web service that stores orders, and can be asked for them."""
+    page.names["PORT"] = page.undo.enter_context(orders_desk(keeps_keys=True)).port
+
+
 SETUPS: dict[str, Callable[[Page], None]] = {
     "the orders of docs/runtime.md": _orders,
     "keep is open": _keep,
@@ -109,6 +115,7 @@ SETUPS: dict[str, Callable[[Page], None]] = {
     "a secret in the environment": _secret,
     "a shop with an OpenAPI document": _shop,
     "a language model": _model,
+    "a web service that takes orders": _orders_service,
 }
 
 MODULES = {"testing.md": "docs_testing.py"}
