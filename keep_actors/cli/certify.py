@@ -33,7 +33,7 @@ class RowLine(msgspec.Struct, frozen=True):
 
 
 @click.command()
-@click.argument("subject", metavar="MODULE:CERTIFICATION")
+@click.argument("subject", metavar="MODULE:CLASS")
 @click.option("--only", multiple=True, metavar="ROW", help="Only this row. Can be repeated; `plain` is always made.")
 @click.option(
     "--badge",
@@ -46,12 +46,13 @@ def certify(subject: str, only: tuple[str, ...], badge: Path | None, as_json: bo
     """Try a connector against a real service that fails in every way, and show what held.
 
     \b
-    keep certify test_parcels:ParcelsCertification
+    keep certify parcels:Parcels
     keep certify test_parcels:ParcelsCertification --only lost-answer --only late-commit
 
-    The certification starts a service that is for tests and counts effects there. For each mutation, requests and
-    answers are lost, late and doubled on the network, calls are cancelled, and whole runtimes are killed around a call.
-    The exit code is 1 if a row failed.
+    The class is a certification, or a connector that has one in its module, or in the module of its tests (parcels:
+    test_parcels). A certification starts a service that is for tests and counts effects there. For each mutation,
+    requests and answers are lost, late and doubled on the network, calls are cancelled, and whole runtimes are killed
+    around a call. The exit code is 1 if a row failed.
     """
     import anyio
 
@@ -62,19 +63,20 @@ def certify(subject: str, only: tuple[str, ...], badge: Path | None, as_json: bo
     rows = _rows(only)
     import_from_here_last()
     try:
-        certification = load_certification(subject)
+        certification, connector_class = load_certification(subject)
     except CertificationLoadError as error:
         raise click.UsageError(str(error)) from None
 
     async def run() -> "CertificationTable":
-        return await certify_rows(certification, only=rows, on_row=_show_line if as_json else _show_progress)
+        on_row = _show_line if as_json else _show_progress
+        return await certify_rows(certification, only=rows, on_row=on_row, connector_class=connector_class)
 
     with _quiet(), _plainly(subject):
         done = anyio.run(run)
-    if badge is not None:
-        _write(badge, drawn(done))
     if not as_json:
         _show(done)
+    if badge is not None:
+        _write(badge, drawn(done))
     if done.failed:
         raise click.exceptions.Exit(Exit.WRONG)
 
@@ -136,8 +138,6 @@ def _show_progress(result: "RowResult") -> None:
 
 
 def _show(done: "CertificationTable") -> None:
-    from keep_actors.testing.certification.rows import RowOutcome
-
     table(
         ("METHOD", "ROW", "OUTCOME", "TOOK", "SEEN"),
         [(each.method, each.row, each.outcome, f"{each.took_ms} ms", each.seen) for each in done.results],
@@ -147,8 +147,7 @@ def _show(done: "CertificationTable") -> None:
         show(f"  tried  {each.mishap}")
         show(f"  seen   {plain(each.seen)}")
         show(f"  why    {each.why}")
-    counts = ", ".join(f"{len(done.of(outcome))} {outcome}" for outcome in RowOutcome)
-    show(f"\n{plain(done.connector)}: {counts}, in {done.took_ms / 1000:.1f} s")
+    show(f"\n{plain(done.connector)}: {done.counts}; it took {done.took_ms / 1000:.1f} s")
 
 
 def _write(path: Path, svg: str) -> None:

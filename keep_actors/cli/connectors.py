@@ -115,11 +115,12 @@ def connector() -> None:
 )
 @json_object_option
 def new_connector(name: str, folder: Path, as_json: bool) -> None:
-    """Write a connector with its test and its settings: three files that work, to be changed into yours.
+    """Write a connector with its test, its certification and its settings: three files that work, to be changed.
 
     \b
     keep connector new parcels
     python -m pytest test_parcels.py
+    keep certify parcels:Parcels
 
     NAME is its name in scripts, as in ctx.parcels. Files that exist are never changed.
     """
@@ -137,7 +138,7 @@ def new_connector(name: str, folder: Path, as_json: bool) -> None:
     fields(
         [
             ("test it", f"python -m pytest {written[1]}"),
-            ("certify it", f"keep certify {written[1].stem}:{title_of(name)}Certification"),
+            ("certify it", f"keep certify {name}:{title_of(name)}"),
             ("use it", f"keep connectors --config {written[2]}"),
         ],
         indent="  ",

@@ -3,7 +3,6 @@
 from html import escape
 from typing import Final
 
-from keep_actors.testing.certification.rows import RowOutcome
 from keep_actors.testing.certification.table import CertificationTable
 
 _HEIGHT: Final = 20
@@ -26,14 +25,13 @@ _SVG: Final = """\
 """
 
 
-def badge(table: CertificationTable) -> str:
-    """The badge of a table: its connector, and how many rows held or failed."""
+def badge(table: CertificationTable, name: str = "") -> str:
+    """The badge of a table: a name, by default its connector's, and how many rows held or failed."""
     failed, held = len(table.failed), len(table.held)
     words = f"{failed} failed" if failed else f"certified: {held} of {held}" if held else "nothing was tried"
-    name = f"keep {table.connector}"
+    name = name or f"keep {table.connector}"
     left, right = (2 * _MARGIN + _CHARACTER * len(text) for text in (name, words))
-    skipped = len(table.of(RowOutcome.DOES_NOT_APPLY))
-    title = f"{name}: {held} held, {failed} failed, {skipped} do not apply"
+    title = f"{name}: {table.counts}"
     return _SVG.format(
         width=left + right,
         height=_HEIGHT,

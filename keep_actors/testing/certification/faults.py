@@ -47,6 +47,8 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True):
     seen_in: Way = Way.REQUESTS
     passing: int = 0
     """So many bytes of the pattern pass still: a cut in the middle."""
+    half: bool = False
+    """Half of the next bytes of the other direction pass still."""
     delay_ms: int = DELAY_MS
 
 

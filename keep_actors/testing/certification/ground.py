@@ -14,10 +14,15 @@ from msgspec.structs import replace
 from keep_actors.connectors import Method, Params
 from keep_actors.testing.certification.faults import Fault
 from keep_actors.testing.certification.proxy import Proxy
+from keep_actors.testing.certification.pulse import Pulse
 from keep_actors.testing.certification.subject import Certification, RunningService
 from keep_storage import Ids, wall_clock
 
 _LOOK_S = 0.02
+_STOOD_STILL = (
+    "the event loop stood still: a call must not block it. Use a client that is async, or a worker thread "
+    "(`anyio.to_thread.run_sync`), which ends when its call is cancelled"
+)
 QUIET_S = 0.15
 """After this time something that should not come is taken not to come. It is on this machine, and nothing holds it."""
 
@@ -41,6 +46,8 @@ class Route:
         self._proxies = tuple(proxies.values())
         self.seen = seen
         """The service as a connector shall see it."""
+        self.stood_still = False
+        """The event loop stood still while this way was open, and all its connections were ended for that."""
 
     @property
     def moments(self) -> int:
@@ -67,6 +74,12 @@ class Route:
         for proxy in self._proxies:
             await proxy.refuse()
             proxy.drop()
+
+    def give_up(self) -> None:
+        """End everything, from any thread: the event loop stands still."""
+        self.stood_still = True
+        for proxy in self._proxies:
+            proxy.abandon()
 
     async def accept(self) -> None:
         """Accept connections again."""
@@ -102,21 +115,33 @@ class ExampleCall:
 class Ground:
     """The service and one mutation of the connector."""
 
-    def __init__(self, certification: Certification, service: RunningService, method: Method) -> None:
+    def __init__(self, certification: Certification, service: RunningService, method: Method, pulse: Pulse) -> None:
         self.certification = certification
         self.service = service
+        self.pulse = pulse
         self.method = method
         """Not bound to a connector that is open: for what is declared."""
         self.decisive = certification.decisive.get(method.name, b"")
-        self.timeout_ms = certification.timeout_ms
+        self.times = 1
+        """So many times the usual time is given to everything."""
         self._numbers: Iterator[int] = count(1)
         self._ids = Ids(wall_clock)
 
     def with_time(self, times: int) -> "Ground":
         """The same, with so many times the time for a call."""
         patient = copy(self)
-        patient.timeout_ms = times * self.timeout_ms
+        patient.times = times
         return patient
+
+    @property
+    def timeout_ms(self) -> int:
+        """The time of a call that is disturbed."""
+        return self.times * self.certification.timeout_ms
+
+    @property
+    def patience_ms(self) -> int:
+        """The time in which the connector's own time-outs end a call."""
+        return self.times * self.certification.patience_ms
 
     def wanted(self) -> ExampleCall:
         """A call that was never made."""
@@ -127,6 +152,11 @@ class Ground:
         """An idempotency key, as the runtime makes them."""
         return self._ids.new("mut")
 
+    @staticmethod
+    def next_key(key: str) -> str:
+        """The key that looks most like this one: keys of one millisecond begin alike."""
+        return key[:-1] + ("1" if key.endswith("0") else "0")
+
     def need_network(self) -> None:
         """Raise `RowDoesNotApply` for a service on this machine."""
         if not self.service.addresses:
@@ -134,14 +164,18 @@ class Ground:
 
     @asynccontextmanager
     async def way(self) -> AsyncIterator[Route]:
-        """A way to the service of its own."""
+        """A way to the service of its own. Raises `RowMoot` at its end if the event loop stood still meanwhile."""
         async with AsyncExitStack() as stack:
             proxies = {
                 name: await stack.enter_async_context(Proxy.to(address))
                 for name, address in self.service.addresses.items()
             }
             addresses = {name: proxy.address for name, proxy in proxies.items()}
-            yield Route(proxies, replace(self.service, addresses=addresses))
+            way = Route(proxies, replace(self.service, addresses=addresses))
+            stack.enter_context(self.pulse.curing(way.give_up))
+            yield way
+        if way.stood_still:
+            raise RowMoot(_STOOD_STILL)
 
     async def effects(self, wanted: ExampleCall) -> int:
         """The effects of a call, now."""

@@ -14,8 +14,9 @@ from keep_actors.kernel.foreign_code import attempt
 from keep_actors.testing.certification.faults import Act, Fault
 from keep_actors.testing.certification.faults import Way as On
 from keep_actors.testing.certification.ground import ExampleCall, Ground, Route, RowBroken, RowDoesNotApply, RowMoot
-from keep_actors.testing.certification.life import LifePlan, LifeReport
+from keep_actors.testing.certification.life import PATIENCE_S, LifePlan, LifeReport
 from keep_actors.testing.certification.lives import Lives
+from keep_actors.testing.certification.nursery import LifeEnded
 from keep_actors.testing.certification.rows import CertificationRow
 from keep_storage.model import EventStatus
 
@@ -23,6 +24,7 @@ KillFunction: TypeAlias = Callable[[Ground, Lives], Awaitable[str]]
 
 _WORKING_MS: Final = (1, 5, 20)
 _REACHED_S: Final = 10
+_STILL_AT_WORK: Final = "a runtime was still at work when the time for it was over"
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +40,7 @@ class _Story:
     async def killed(self, at: Point, *, after_ms: int = 0, begins: bool = True) -> bool:
         """Live until the point. False: it was never reached."""
         life = await self.lives.begin(self._plan(begins=begins, kill_at=at, kill_after_ms=after_ms))
-        return (await self.lives.end(life)).signal == signal.SIGKILL
+        return self._was_killed(await self.lives.end(life))
 
     async def killed_on_the_way(self, fault: Fault) -> bool:
         """Live until the bytes are held that a fault is about; they arrive after the kill. False: there were none."""
@@ -48,6 +50,12 @@ class _Story:
             life.kill()
         ended = await self.lives.end(life)
         self.way.release()
+        return self._was_killed(ended)
+
+    @staticmethod
+    def _was_killed(ended: LifeEnded) -> bool:
+        if ended.told is not None and not ended.told.is_at_rest:
+            raise RowMoot(_STILL_AT_WORK)
         return ended.signal == signal.SIGKILL
 
     async def recovered(self) -> str:
@@ -55,6 +63,8 @@ class _Story:
         life = await self.lives.begin(self._plan(begins=False))
         told = (await self.lives.end(life)).told
         assert told is not None, "nothing kills the last life"
+        if not told.is_at_rest:
+            raise RowMoot(f"{_STILL_AT_WORK}: {told.error or 'without an error'}")
         if told.event is None:
             raise RowBroken(f"the event is lost: {told.error}")
         return _agrees(told, await self.ground.effects_at_rest(self.wanted))
@@ -69,6 +79,7 @@ class _Story:
             timeout_ms=self.ground.timeout_ms,
             backend=sniffio.current_async_library(),
             begins=begins,
+            patience_s=PATIENCE_S * self.ground.times,
             kill_at=kill_at,
             kill_after_ms=kill_after_ms,
         )

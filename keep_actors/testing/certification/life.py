@@ -25,7 +25,8 @@ from keep_storage.model import EventStatus, MutationStatus
 WORKFLOW: Final = "certified"
 TOPIC: Final = "wanted"
 PATIENCE_S: Final = 15
-LIFE_S: Final = 40
+START_S: Final = 30
+"""For the beginning and the end of a life."""
 _LOOK_S: Final = 0.01
 _WAITS: Final = Backoff(first_ms=10, cap_ms=50, attempts_max=None)
 _CHECKS: Final = Backoff(first_ms=20, cap_ms=100, attempts_max=40)
@@ -63,6 +64,7 @@ class LifePlan(msgspec.Struct, frozen=True):
     backend: str
     begins: bool
     """It deploys the workflow and publishes the event. False: it recovers."""
+    patience_s: int = PATIENCE_S
     kill_at: Point | None = None
     kill_after_ms: int = 0
 
@@ -75,6 +77,8 @@ class LifeReport(msgspec.Struct, frozen=True):
     """Calls of unknown outcome that wait for a person."""
     calls: list[MutationStatus]
     error: str
+    is_at_rest: bool
+    """False: its patience was over before it had nothing left to do."""
 
 
 def subject_of(spec: str) -> Certification:
@@ -92,7 +96,7 @@ def live(plan: LifePlan) -> LifeReport:
     """Live, and say what was found in the end."""
     logging.disable(logging.CRITICAL)  # interrupted runs and unknown outcomes are expected here
     if hasattr(signal, "alarm"):
-        signal.alarm(LIFE_S)
+        signal.alarm(plan.patience_s + START_S)
     return anyio.run(_live, plan, backend=plan.backend)
 
 
@@ -110,8 +114,7 @@ async def _live(plan: LifePlan) -> LifeReport:
             await keep.deploy(script, grants="all")
             payload = msgspec.json.decode(plan.params)
             await keep.publish(WORKFLOW, TOPIC, message_id="1", title="one", payload=payload)
-        await _rest(keep)
-        return await _told(keep)
+        return await _told(keep, is_at_rest=await _rest(keep, plan.patience_s))
 
 
 def _policy(connector: Connector, plan: LifePlan) -> Policy:
@@ -141,30 +144,32 @@ def _die() -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-async def _rest(keep: Keep) -> None:
-    """Wait until nothing is left to do, including checks and retries that are due soon."""
-    with anyio.move_on_after(PATIENCE_S):
+async def _rest(keep: Keep, patience_s: int) -> bool:
+    """Wait until nothing is left to do, including checks and retries that are due soon. False: that took too long."""
+    with anyio.move_on_after(patience_s):
         while True:
             await keep.wait_idle()
             workflows = await keep.workflows()
             if not workflows:
-                return  # it was killed before anything was deployed
+                return True  # it was killed before anything was deployed
             events = await keep.events(WORKFLOW, TOPIC)
             is_asking = any(each.status is MutationStatus.NEEDS_RECONCILE for each in await keep.unknowns())
             is_over = workflows[0].error or all(event.status is EventStatus.CONSUMED for event in events)
             if is_over and not is_asking:
-                return
+                return True
             await anyio.sleep(_LOOK_S)
+    return False
 
 
-async def _told(keep: Keep) -> LifeReport:
+async def _told(keep: Keep, *, is_at_rest: bool) -> LifeReport:
     workflows = await keep.workflows()
     if not workflows:
-        return LifeReport(None, 0, [], "nothing was deployed")
+        return LifeReport(None, 0, [], "nothing was deployed", is_at_rest)
     events = await keep.events(WORKFLOW, TOPIC)
     return LifeReport(
         event=events[0].status if events else None,
         questions=len(await keep.unknowns()),
         calls=[each.status for each in await keep.outputs(WORKFLOW)],
         error=str(workflows[0].error or ""),
+        is_at_rest=is_at_rest,
     )

@@ -14,11 +14,10 @@ import msgspec
 from anyio.abc import Process
 from anyio.streams.buffered import BufferedByteReceiveStream
 
-from keep_actors.testing.certification.life import LIFE_S, LifePlan
+from keep_actors.testing.certification.life import START_S, LifePlan
 from keep_actors.testing.certification.nursery import LifeBorn, LifeEnded, LifeWanted
 
 _LINE_MAX: Final = 1024 * 1024
-_START_S: Final = 30
 _WORDS_MAX: Final = 2_000
 
 
@@ -29,7 +28,9 @@ class LivesFailed(Exception):
 class RuntimeLife:
     """One process. `ended` is what became of it."""
 
-    def __init__(self) -> None:
+    def __init__(self, most_s: float) -> None:
+        self.most_s = most_s
+        """It has ended by then."""
         self.pid: int | None = None
         self.ended: LifeEnded | None = None
         self.is_born = anyio.Event()
@@ -49,6 +50,7 @@ class Lives:
         self._words = words
         self._lives: dict[int, RuntimeLife] = {}
         self._is_gone = anyio.Event()
+        self._speaking = anyio.Lock()
 
     @classmethod
     @asynccontextmanager
@@ -67,16 +69,16 @@ class Lives:
 
     async def begin(self, plan: LifePlan) -> RuntimeLife:
         """Begin a life. Raises `LivesFailed`."""
-        life = RuntimeLife()
+        life = RuntimeLife(plan.patience_s + 2 * START_S)
         number = len(self._lives) + 1
         self._lives[number] = life
         await self._send(msgspec.json.encode(LifeWanted(number, plan)))
-        await self._wait(life.is_born, _START_S)
+        await self._wait(life.is_born, START_S)
         return life
 
     async def end(self, life: RuntimeLife) -> LifeEnded:
         """Wait for the end of a life. Raises `LivesFailed`."""
-        await self._wait(life.is_over, LIFE_S)
+        await self._wait(life.is_over, life.most_s)
         assert life.ended is not None, "it is over"
         if life.ended.told is None and life.ended.signal != signal.SIGKILL:
             raise LivesFailed(f"a runtime ended by itself (signal {life.ended.signal}): {self._last_words()}")
@@ -98,7 +100,8 @@ class Lives:
     async def _send(self, line: bytes) -> None:
         assert self._process.stdin is not None, "it was opened with a pipe"
         try:
-            await self._process.stdin.send(line + b"\n")
+            async with self._speaking:  # two rows begin lives at once
+                await self._process.stdin.send(line + b"\n")
         except (anyio.BrokenResourceError, anyio.ClosedResourceError):
             raise LivesFailed(f"the process that starts runtimes has ended: {self._last_words()}") from None
 

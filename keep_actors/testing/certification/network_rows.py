@@ -8,7 +8,7 @@ from keep_actors.testing.certification.faults import Act, Fault
 from keep_actors.testing.certification.faults import Way as On
 from keep_actors.testing.certification.ground import RowBroken, RowDoesNotApply, RowMoot
 from keep_actors.testing.certification.rows import CertificationRow
-from keep_actors.testing.certification.trial import LONG_MS, MadeCall, Trial
+from keep_actors.testing.certification.trial import LATE_MS, LONG_MS, MadeCall, Trial
 
 RowFunction: TypeAlias = Callable[[Trial], Awaitable[str]]
 
@@ -22,7 +22,9 @@ async def refused(trial: Trial) -> str:
     await trial.way.refuse()
     made = await trial.make(wanted)
     await trial.way.accept()
-    return await trial.judged(made)
+    seen = await trial.judged(made)
+    await trial.happens(trial.ground.wanted())
+    return seen
 
 
 async def lost_request(trial: Trial) -> str:
@@ -49,6 +51,18 @@ async def no_answer(trial: Trial) -> str:
     return await trial.judged(await _made(trial, Fault(act=Act.SWALLOW, on=On.ANSWERS, pattern=trial.ground.decisive)))
 
 
+async def half_answer(trial: Trial) -> str:
+    """The request arrives, and the connection breaks in the middle of its answer."""
+    fault = Fault(act=Act.CUT, on=On.ANSWERS, pattern=trial.ground.decisive, half=True)
+    return await trial.judged(await _made(trial, fault))
+
+
+async def own_timeout(trial: Trial) -> str:
+    """The request arrives, nothing comes back, and the host waits longer than the connector does."""
+    fault = Fault(act=Act.SWALLOW, on=On.ANSWERS, pattern=trial.ground.decisive)
+    return await trial.judged(await _made(trial, fault, timeout_ms=trial.ground.patience_ms))
+
+
 async def slow_answer(trial: Trial) -> str:
     """The answer comes late, but in time."""
     fault = Fault(act=Act.DELAY, on=On.ANSWERS, pattern=trial.ground.decisive)
@@ -62,7 +76,9 @@ async def late_commit(trial: Trial) -> str:
     if isinstance(made.outcome, Happened):
         raise RowBroken("it answered before the service had its request")
     asked = isinstance(made.outcome, Unknown) and trial.method.reconcilable
-    first = await trial.ask(made) if asked else None
+    # Where `reconcile` repeats the call, it is held as well.
+    patience_ms = ground.timeout_ms if ground.certification.reconcile_repeats else LONG_MS
+    first = await trial.ask(made, patience_ms, waited_ms=LATE_MS) if asked else None
     trial.way.release()
     effects = await ground.effects_come(made.wanted, _LATE_S)
     if effects and isinstance(first, NotApplied):
@@ -110,6 +126,8 @@ NETWORK_ROWS: Final[Mapping[CertificationRow, RowFunction]] = {
     CertificationRow.CUT_IN_THE_MIDDLE: cut_in_the_middle,
     CertificationRow.LOST_ANSWER: lost_answer,
     CertificationRow.NO_ANSWER: no_answer,
+    CertificationRow.OWN_TIMEOUT: own_timeout,
+    CertificationRow.HALF_ANSWER: half_answer,
     CertificationRow.SLOW_ANSWER: slow_answer,
     CertificationRow.LATE_COMMIT: late_commit,
     CertificationRow.DUPLICATE: duplicate,

@@ -64,6 +64,8 @@ class Proxy:
         self._target = target
         self._tasks = tasks
         self._links: set[_Link] = set()
+        self._clients: dict[socket.socket, anyio.CancelScope] = {}
+        self._is_abandoned = False
         self._listener = _bound(("127.0.0.1", 0))
         self.address: ServiceAddress = self._listener.getsockname()[:2]
         self._accepting, self._accepts_none = anyio.CancelScope(), anyio.Event()
@@ -129,9 +131,18 @@ class Proxy:
         self._tasks.start_soon(self._accept, self._listener, self._accepting, self._accepts_none)
 
     def drop(self) -> None:
-        """End all connections, in order."""
+        """End all connections, in order; also those that have not got through to the service yet."""
         for link in list(self._links):
             link.close(Act.CUT)
+        for scope in list(self._clients.values()):
+            scope.cancel()
+
+    def abandon(self) -> None:
+        """End all connections and accept none, from any thread: while the event loop stands still."""
+        self._is_abandoned = True
+        for end in (self._listener, *tuple(self._clients)):
+            with suppress(OSError):  # it has gone already
+                end.shutdown(socket.SHUT_RDWR)
 
     async def repeat(self, pattern: bytes = b"") -> bool:
         """Deliver the requests of the last connection with this pattern once more, on a connection of their own.
@@ -159,7 +170,7 @@ class Proxy:
     async def _accept(self, listener: socket.socket, scope: anyio.CancelScope, ended: anyio.Event) -> None:
         try:
             with scope:
-                while True:
+                while not self._is_abandoned:
                     await anyio.wait_readable(listener)
                     self._accept_one(listener)
         finally:
@@ -170,27 +181,37 @@ class Proxy:
             client, _ = listener.accept()
         except (BlockingIOError, ConnectionError):
             return  # the client has gone already
+        except OSError:
+            assert self._is_abandoned, "else it listens"
+            return
         client.setblocking(False)
         client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.accepted += 1
         recording = Recording()
         self.recordings.append(recording)
+        self._clients[client] = anyio.CancelScope()
         self._tasks.start_soon(self._serve, client, recording)
 
     async def _serve(self, client: socket.socket, recording: Recording) -> None:
-        with client:
-            try:
-                server = await _connected(self._target)
-            except OSError:
-                client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
-            else:
-                with server:
-                    link = _Link(self, client, server, recording)
-                    self._links.add(link)
-                    try:
-                        await link.run()
-                    finally:
-                        self._links.discard(link)
+        try:
+            with client, self._clients[client]:
+                await self._connect(client, recording)
+        finally:
+            del self._clients[client]
+
+    async def _connect(self, client: socket.socket, recording: Recording) -> None:
+        try:
+            server = await _connected(self._target)
+        except OSError:
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
+        else:
+            with server:
+                link = _Link(self, client, server, recording)
+                self._links.add(link)
+                try:
+                    await link.run()
+                finally:
+                    self._links.discard(link)
 
 
 class _Link:
@@ -236,7 +257,10 @@ class _Link:
         if self._acting is not None and self._acting is not fault and self._acting.act is not Act.SWALLOW:
             self._acting = None  # it was cleared before there was something to act on
         if self._acting is not None:
-            return [(chunk, self._acting if self._acting.on == way else None)]
+            if self._acting.on != way:
+                return [(chunk, None)]
+            passing = len(chunk) // 2 if self._acting.half else 0
+            return [(chunk[:passing], None), (chunk[passing:], self._acting)]
         if fault is None or fault.seen_in != way:
             return [(chunk, None)]
         if self._finding is None or self._finding[0] is not fault:

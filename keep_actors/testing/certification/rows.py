@@ -16,6 +16,8 @@ class CertificationRow(StrEnum):
     CUT_IN_THE_MIDDLE = "cut-in-the-middle"
     LOST_ANSWER = "lost-answer"
     NO_ANSWER = "no-answer"
+    OWN_TIMEOUT = "own-timeout"
+    HALF_ANSWER = "half-answer"
     SLOW_ANSWER = "slow-answer"
     LATE_COMMIT = "late-commit"
     DUPLICATE = "duplicate"
@@ -25,6 +27,7 @@ class CertificationRow(StrEnum):
     SLOW_RECONCILE = "slow-reconcile"
     FAILING_RECONCILE = "failing-reconcile"
     CANCELLED = "cancelled"
+    TOO_LATE = "too-late"
     CONCURRENT = "concurrent"
     REPEATED = "repeated"
     KILLED_RECORD = "killed-record"
@@ -83,6 +86,14 @@ ABOUT: Final[Mapping[CertificationRow, RowAbout]] = {
         "the request arrives, and no answer comes until the time is over",
         _TWICE + "A time-out after `call.sending()` is an unknown outcome.",
     ),
+    CertificationRow.OWN_TIMEOUT: RowAbout(
+        "no answer comes, and the host waits longer than the connector does",
+        _TWICE + "A time-out of your client says nothing about the request: let it through, or raise `Uncertain`.",
+    ),
+    CertificationRow.HALF_ANSWER: RowAbout(
+        "the request arrives, and the connection breaks in the middle of its answer",
+        _TWICE + "An answer that cannot be read is no refusal: raise `Uncertain`.",
+    ),
     CertificationRow.SLOW_ANSWER: RowAbout(
         "the answer comes late", "A client that sends again by itself makes two effects."
     ),
@@ -95,12 +106,12 @@ ABOUT: Final[Mapping[CertificationRow, RowAbout]] = {
         "Send the idempotency key where the service refuses a second use of it; or set `refuses_repetition` to False.",
     ),
     CertificationRow.FOUND: RowAbout(
-        "`reconcile` is asked about a call that happened",
+        "`reconcile` is asked about a call that happened, also after a restart",
         "Without `Applied` the call is made again; with another result a run continues with what it would not have "
         "seen without a crash.",
     ),
     CertificationRow.NEVER_MADE: RowAbout(
-        "`reconcile` is asked about a call that was never made",
+        "`reconcile` is asked about a call that was never made, alone and beside one with nearly the same key",
         "`Applied` would take for done what nobody did, and the work is lost.",
     ),
     CertificationRow.ANOTHERS: RowAbout(
@@ -119,6 +130,11 @@ ABOUT: Final[Mapping[CertificationRow, RowAbout]] = {
         "the host cancels the call: at once, in the middle, and when it is being sent",
         "A run that was stopped must not act afterwards. Send nothing after `call.sending()` has refused; do not "
         "shield or swallow the cancellation.",
+    ),
+    CertificationRow.TOO_LATE: RowAbout(
+        "the host stops waiting before the connector calls `call.sending()`",
+        "A call that the host has given up is made again. Call `sending` before the first byte that can matter, and "
+        "let what it raises through.",
     ),
     CertificationRow.CONCURRENT: RowAbout(
         "several calls at once", "One connector serves all workflows: calls share no state."

@@ -40,6 +40,12 @@ class Certification(ABC):
     timeout_ms: ClassVar[int] = 1_000
     """The time of a call that the suite disturbs. Longer than any call takes, and short: it is waited for often."""
 
+    patience_ms: ClassVar[int] = 6_000
+    """The time of a call that the connector ends by a time-out of its own. Longer than those; it is waited for once."""
+
+    row_s: ClassVar[float] = 60
+    """The time of one try of a row. A service that hangs is waited for only so long."""
+
     @abstractmethod
     def service(self) -> AbstractAsyncContextManager[RunningService]:
         """Start the service, and end it."""

@@ -53,6 +53,13 @@ class CertificationTable(msgspec.Struct, frozen=True):
         """The rows with this outcome."""
         return [each for each in self.results if each.outcome is outcome]
 
+    @property
+    def counts(self) -> str:
+        """How many rows held, failed and do not apply, in words."""
+        skipped = len(self.of(RowOutcome.DOES_NOT_APPLY))
+        return (
+            f"{len(self.held)} held, {len(self.failed)} failed, {skipped} {'does' if skipped == 1 else 'do'} not apply"
+        )
+
     def __str__(self) -> str:
-        counts = ", ".join(f"{len(self.of(outcome))} {outcome}" for outcome in RowOutcome)
-        return "\n".join([f"{self.connector}: {counts}", *map(str, self.failed)])
+        return "\n".join([f"{self.connector}: {self.counts}", *map(str, self.failed)])

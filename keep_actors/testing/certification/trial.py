@@ -4,11 +4,11 @@ The host acts as the runtime does: an unknown outcome is looked into again and a
 deadline of the call, and a call that did not happen is made again.
 """
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
 import anyio
 import msgspec
@@ -31,9 +31,15 @@ from keep_actors.testing.certification.ground import ExampleCall, Ground, Route,
 from keep_storage import wall_clock
 from keep_storage.model import FailureClass, Json
 
+T = TypeVar("T")
+
 _PAUSE_S: Final = 0.05
 _PATIENCE_S: Final = 3.0
 _TRIES: Final = 5
+DEAF_S: Final = 5.0
+"""A call that has to end has ended by then."""
+LATE_MS: Final = 100
+"""A request can be on its way so long, at least, when the time of its call is over."""
 LONG_MS: Final = 10_000
 """The time of a call that nothing disturbs: a busy machine is no fault of the connector."""
 
@@ -107,7 +113,8 @@ class Trial:
         """Make a call, for at most this long."""
         timeout_ms = timeout_ms or self.ground.timeout_ms
         call, deadline = self.call_of(wanted, key), anyio.current_time() + timeout_ms / 1000
-        return MadeCall(wanted, call, await self.method.mutate(wanted.params, call, timeout_ms), deadline)
+        outcome = await self.in_time(timeout_ms, lambda: self.method.mutate(wanted.params, call, timeout_ms))
+        return MadeCall(wanted, call, outcome, deadline)
 
     async def happens(self, wanted: ExampleCall, *, key: str | None = None) -> MadeCall:
         """Make a call that must happen. A busy service may say some times that it did not."""
@@ -118,16 +125,35 @@ class Trial:
             await anyio.sleep(_PAUSE_S)
             made = await self.make(wanted, timeout_ms=LONG_MS, key=key)
         if not isinstance(made.outcome, Happened):
-            raise RowBroken(f"without a fault: {_said(made.outcome)}")
+            raise RowBroken(f"without a fault: {said(made.outcome)}")
         return made
+
+    async def in_time(self, limit_ms: int, work: Callable[[], Awaitable[T]]) -> T:
+        """Raise `RowBroken` if it goes on after its time. Its connections are ended then, so that the row ends."""
+        is_deaf = False
+
+        async def end_deaf_call() -> None:
+            nonlocal is_deaf
+            await anyio.sleep(limit_ms / 1000 + DEAF_S)
+            is_deaf = True
+            await self.way.refuse()
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(end_deaf_call)
+            done = await work()
+            tasks.cancel_scope.cancel()
+        if is_deaf:
+            raise RowBroken(f"it went on for {DEAF_S:.0f} s after its time was over: let the cancellation through")
+        return done
 
     # The host's belief.
 
-    async def ask(self, made: MadeCall, timeout_ms: int | None = None) -> Verdict:
-        """Ask `reconcile` once, as if now were the first time."""
-        waited_ms = int((anyio.current_time() - made.deadline) * 1000)
-        again = _again(made.call)
-        return await self.method.reconcile(again, timeout_ms or self.ground.timeout_ms, waited_ms)
+    async def ask(self, made: MadeCall, timeout_ms: int | None = None, *, waited_ms: int | None = None) -> Verdict:
+        """Ask `reconcile` once, as if now were the first time; or so long after the deadline of the call."""
+        if waited_ms is None:
+            waited_ms = int((anyio.current_time() - made.deadline) * 1000)
+        again, limit_ms, waited = _again(made.call), timeout_ms or self.ground.timeout_ms, waited_ms
+        return await self.in_time(limit_ms, lambda: self.method.reconcile(again, limit_ms, waited))
 
     async def settled(self, made: MadeCall) -> SettledCall:
         """Find out as the runtime does, until it is known or a person would be asked."""
@@ -196,7 +222,8 @@ def _again(call: MutationCall) -> MutationCall:
     )
 
 
-def _said(outcome: CallOutcome | None) -> str:
+def said(outcome: CallOutcome | None) -> str:
+    """The outcome of a call, in words."""
     match outcome:
         case Happened():
             return "it happened"

@@ -1,12 +1,20 @@
 """Connectors that are wrong, each in one way, as connectors are written. Each has its certification."""
 
-from typing import ClassVar
+import socket
+from contextlib import suppress
+from typing import Any, ClassVar
+from uuid import uuid4
 
 import anyio
+from anyio.abc import SocketStream
+from anyio.streams.buffered import BufferedByteReceiveStream
 
-from keep_actors.connectors import Applied, Connector, MutationCall, NotApplied, Transient, mutation
-from keep_actors.testing.certification import RunningService
+from keep_actors.connectors import Applied, Connector, InvalidCall, MutationCall, NotApplied, Transient, mutation, read
+from keep_actors.testing.certification import RunningService, ServiceAddress
 from tests.testing.certification.till import BROKEN, SETTLE_MS, TillCertification, TillConnector, said
+
+OWN_TIME_S = 1.0
+"""The time-out of connectors that have one: longer than the suite lets a call take, shorter than its patience."""
 
 
 class _Naive(TillCertification):
@@ -36,18 +44,60 @@ class Adding(TillConnector):
         return await self.looked(call)
 
 
+# It promises that nothing happened.
+
+
 class TransientAlways(Adding):
     """Every error is `Transient`, as if nothing had happened."""
 
     async def sent(self, text: str, call: MutationCall) -> str:
         try:
-            return await super().sent(text, call)
+            with anyio.fail_after(OWN_TIME_S):
+                return await super().sent(text, call)
         except (OSError, *BROKEN) as error:
             raise Transient(f"the till cannot be reached: {error}") from error
 
 
 class TransientAlwaysCertification(_Naive):
     made = TransientAlways
+
+
+class TransientWhenLate(Adding):
+    """Its own time-out is `Transient`."""
+
+    async def sent(self, text: str, call: MutationCall) -> str:
+        try:
+            with anyio.fail_after(OWN_TIME_S):
+                return await super().sent(text, call)
+        except TimeoutError as error:
+            raise Transient("the till is slow") from error
+
+
+class TransientWhenLateCertification(_Naive):
+    made = TransientWhenLate
+
+
+class HalfIsARefusal(Adding):
+    """An answer that it cannot read is a refusal to it."""
+
+    async def sent(self, text: str, call: MutationCall) -> str:
+        async with await anyio.connect_tcp(*self.address) as stream:
+            call.sending()
+            await stream.send(f"ADD {call.idempotency_key} {text}\n".encode())
+            answer = await stream.receive()
+            with suppress(anyio.EndOfStream):
+                while not answer.endswith(b"\n"):
+                    answer += await stream.receive()
+        if not answer.endswith(b"\n"):
+            raise InvalidCall(f"the till says {answer!r}")
+        return answer.decode()[3:-1]
+
+
+class HalfIsARefusalCertification(_Naive):
+    made = HalfIsARefusal
+
+
+# It does not say when it sends.
 
 
 class NeverSending(Adding):
@@ -61,16 +111,42 @@ class NeverSendingCertification(_Naive):
     made = NeverSending
 
 
+class SendingTooLate(Adding):
+    """It says that it sends when it has sent."""
+
+    async def sent(self, text: str, call: MutationCall) -> str:
+        async with await anyio.connect_tcp(*self.address) as stream:
+            await stream.send(f"ADD {call.idempotency_key} {text}\n".encode())
+            call.sending()
+            return (await BufferedByteReceiveStream(stream).receive_until(b"\n", 1000)).decode()[3:]
+
+
+class SendingTooLateCertification(_Naive):
+    made = SendingTooLate
+
+
+class SendsAllTheSame(Adding):
+    """It sends although `call.sending()` refuses."""
+
+    async def sent(self, text: str, call: MutationCall) -> str:
+        with suppress(Transient):
+            call.sending()
+        return (await said(self.address, f"ADD {call.idempotency_key} {text}"))[3:]
+
+
+class SendsAllTheSameCertification(_Naive):
+    made = SendsAllTheSame
+
+
+# It makes more than one effect.
+
+
 class SendsAgain(Adding):
     """It sends again by itself, to a service that does not know keys."""
 
     async def sent(self, text: str, call: MutationCall) -> str:
-        for _ in range(2):
-            try:
-                with anyio.fail_after(0.15):
-                    return await super().sent(text, call)
-            except (OSError, *BROKEN):
-                continue
+        with suppress(OSError, *BROKEN):
+            return await super().sent(text, call)
         return await super().sent(text, call)
 
 
@@ -80,10 +156,50 @@ class SendsAgainCertification(_Naive):
     refuses_repetition = False
 
 
+class SendsAgainWhenLate(Adding):
+    """It sends again when no answer comes soon."""
+
+    async def sent(self, text: str, call: MutationCall) -> str:
+        with suppress(TimeoutError), anyio.fail_after(0.25):
+            return await super().sent(text, call)
+        return await super().sent(text, call)
+
+
+class SendsAgainWhenLateCertification(_Naive):
+    made = SendsAgainWhenLate
+    is_strict = False
+    refuses_repetition = False
+
+
 class NoKeysCertification(TillCertification):
     """A service that makes two effects of one key, although the subject says otherwise."""
 
     is_strict = False
+
+
+class NewKeys(Adding):
+    """Each attempt has a key of its own, which the connector keeps in mind."""
+
+    def __init__(self, address: ServiceAddress) -> None:
+        super().__init__(address)
+        self.keys: dict[str, str] = {}
+
+    async def sent(self, text: str, call: MutationCall) -> str:
+        key = self.keys[call.idempotency_key] = uuid4().hex
+        return (await said(self.address, f"ADD {key} {text}", call))[3:]
+
+    async def looked(self, call: MutationCall) -> Applied | NotApplied:
+        if call.idempotency_key not in self.keys:
+            return NotApplied()
+        answer = await said(self.address, f"FIND {self.keys[call.idempotency_key]}")
+        return Applied(answer[3:]) if answer.startswith("OK ") else NotApplied()
+
+
+class NewKeysCertification(_Naive):
+    made = NewKeys
+
+
+# Its `reconcile` lies.
 
 
 class NeverFinds(Adding):
@@ -108,6 +224,17 @@ class FindsAlwaysCertification(_Naive):
     made = FindsAlways
 
 
+class CannotLook(Adding):
+    """Its `reconcile` raises always."""
+
+    async def looked(self, _: MutationCall) -> Applied | NotApplied:
+        raise NotImplementedError
+
+
+class CannotLookCertification(_Naive):
+    made = CannotLook
+
+
 class FindsContent(Adding):
     """Its `reconcile` looks for the content, and not for the key."""
 
@@ -118,6 +245,18 @@ class FindsContent(Adding):
 
 class FindsContentCertification(_Naive):
     made = FindsContent
+
+
+class FindsShortKeys(Adding):
+    """Its `reconcile` looks for a part of the key, as a service with short references makes one do."""
+
+    async def looked(self, call: MutationCall) -> Applied | NotApplied:
+        answer = await said(self.address, f"FIND_LIKE {call.idempotency_key[:-1]}")
+        return Applied(answer[3:]) if answer.startswith("OK ") else NotApplied()
+
+
+class FindsShortKeysCertification(_Naive):
+    made = FindsShortKeys
 
 
 class FindsAnotherResult(Adding):
@@ -137,7 +276,7 @@ class NotAppliedOnErrors(Adding):
 
     async def looked(self, call: MutationCall) -> Applied | NotApplied:
         try:
-            with anyio.fail_after(0.1):
+            with anyio.fail_after(OWN_TIME_S):
                 return await super().looked(call)
         except (OSError, *BROKEN):
             return NotApplied()
@@ -165,6 +304,112 @@ class NoSettleCertification(TillCertification):
     kind = NoSettle
 
 
+class Repeats(Adding):
+    """Its `reconcile` makes the call again. Where the service keeps keys, and the subject says so, that is right."""
+
+    async def looked(self, call: MutationCall) -> Applied | NotApplied:
+        return Applied((await said(self.address, f"ADD {call.idempotency_key} {call.params['text']}"))[3:])
+
+
+class RepeatsCertification(_Naive):
+    made = Repeats
+    reconcile_repeats = True
+
+
+class RepeatsInSecretCertification(_Naive):
+    """The subject does not say so."""
+
+    made = Repeats
+
+
+class RepeatsWithoutKeysCertification(_Naive):
+    """The service does not keep keys."""
+
+    made = Repeats
+    reconcile_repeats = True
+    refuses_repetition = False
+    is_strict = False
+
+
+# It takes notes.
+
+
+class NotesFirst(Adding):
+    """It makes a key of its own, and is right: the note is durable before the key is used."""
+
+    async def sent(self, text: str, call: MutationCall) -> str:
+        key = uuid4().hex
+        await call.note(key)
+        return (await said(self.address, f"ADD {key} {text}", call))[3:]
+
+    async def looked(self, call: MutationCall) -> Applied | NotApplied:
+        if not call.noted:
+            return NotApplied()
+        answer = await said(self.address, f"FIND {call.noted}")
+        return Applied(answer[3:]) if answer.startswith("OK ") else NotApplied()
+
+
+class NotesFirstCertification(_Naive):
+    made = NotesFirst
+    refuses_repetition = False
+
+
+class NotesLate(NotesFirst):
+    """It notes its key when the service has answered."""
+
+    async def sent(self, text: str, call: MutationCall) -> str:
+        key = uuid4().hex
+        answer = (await said(self.address, f"ADD {key} {text}", call))[3:]
+        await call.note(key)
+        return answer
+
+
+class NotesLateCertification(NotesFirstCertification):
+    made = NotesLate
+
+
+class TrustsItsNote(NotesFirst):
+    """A note is an effect to it."""
+
+    async def looked(self, call: MutationCall) -> Applied | NotApplied:
+        return Applied(call.params["text"]) if call.noted else NotApplied()
+
+
+class TrustsItsNoteCertification(NotesFirstCertification):
+    made = TrustsItsNote
+
+
+# It does not go along with its host.
+
+
+class SwallowsCancellation(Adding):
+    """It returns when it is cancelled, as if it had finished."""
+
+    async def sent(self, text: str, call: MutationCall) -> str:
+        try:
+            return await super().sent(text, call)
+        except anyio.get_cancelled_exc_class():
+            return text
+
+
+class SwallowsCancellationCertification(_Naive):
+    made = SwallowsCancellation
+
+
+class ShieldsItself(Adding):
+    """It does not let itself be cancelled."""
+
+    async def sent(self, text: str, call: MutationCall) -> str:
+        answer = ""
+        with anyio.CancelScope(shield=True):
+            answer = await super().sent(text, call)
+        return answer  # noqa: RET504  # mypy: a scope may swallow
+
+
+class ShieldsItselfCertification(_Naive):
+    made = ShieldsItself
+
+
 class SharesState(Adding):
     """It keeps the parameters of a call in the connector."""
 
@@ -178,6 +423,62 @@ class SharesStateCertification(_Naive):
     made = SharesState
 
 
+class NeverReconnects(Adding):
+    """It has one connection, for ever."""
+
+    async def open(self) -> None:
+        self.lock = anyio.Lock()
+        self.stream: SocketStream | None = await anyio.connect_tcp(*self.address)
+
+    async def close(self) -> None:
+        if self.stream is not None:
+            await self.stream.aclose()
+
+    async def sent(self, text: str, call: MutationCall) -> str:
+        return (await self.say(f"ADD {call.idempotency_key} {text}", call))[3:]
+
+    async def looked(self, call: MutationCall) -> Applied | NotApplied:
+        answer = await self.say(f"FIND {call.idempotency_key}")
+        return Applied(answer[3:]) if answer.startswith("OK ") else NotApplied()
+
+    async def say(self, line: str, call: MutationCall | None = None) -> str:
+        async with self.lock:
+            stream, self.stream = self.stream, None
+            if stream is None:
+                raise ConnectionError("the connection is broken")
+            try:
+                if call is not None:
+                    call.sending()
+                await stream.send(f"{line}\n".encode())
+                answer = await BufferedByteReceiveStream(stream).receive_until(b"\n", 1000)
+            except BaseException:
+                await anyio.aclose_forcefully(stream)
+                raise
+            self.stream = stream
+        return answer.decode()
+
+
+class NeverReconnectsCertification(_Naive):
+    made = NeverReconnects
+
+
+class Blocks(Adding):
+    """It has a client that is not async, and blocks the event loop with it."""
+
+    async def sent(self, text: str, call: MutationCall) -> str:
+        call.sending()
+        with socket.create_connection(self.address) as connection:
+            connection.sendall(f"ADD {call.idempotency_key} {text}\n".encode())
+            return connection.recv(1000).decode()[3:-1]
+
+
+class BlocksCertification(_Naive):
+    made = Blocks
+
+
+# What is no fault of a connector.
+
+
 class Asks(TillConnector):
     """It is right, and has no `reconcile`."""
 
@@ -189,3 +490,63 @@ class Asks(TillConnector):
 
 class AsksCertification(TillCertification):
     kind = Asks
+
+
+class ReadsOnly(Connector):
+    """It has no mutation."""
+
+    name = "till"
+
+    @read
+    async def count(self) -> int:
+        """No entries."""
+        return 0
+
+
+class ReadsOnlyCertification(TillCertification):
+    def connector(self, _: RunningService) -> Connector:
+        return ReadsOnly()
+
+
+class DoesNotStartCertification(TillCertification):
+    """Its service does not start."""
+
+    def service(self) -> Any:
+        raise ConnectionRefusedError("the till is closed today")
+
+
+class HangsCertification(TillCertification):
+    """Its service cannot be counted in."""
+
+    row_s = 0.5
+
+    async def effects(self, *_: object) -> int:
+        await anyio.sleep_forever()
+        raise AssertionError("it sleeps for ever")
+
+
+class ForgetsCertification(TillCertification):
+    """Its effects are not those of the service."""
+
+    async def effects(self, *_: object) -> int:
+        return 0
+
+
+class SharesEffectsCertification(TillCertification):
+    """Its examples are all the same."""
+
+    def example(self, *_: object) -> dict[str, Any]:
+        return {"text": "entry"}
+
+
+class MisspelledCertification(TillCertification):
+    """Its decisive bytes are sent by no connector."""
+
+    decisive: ClassVar = {"add": b"PUT "}
+
+
+class NeedsArgumentsCertification(TillCertification):
+    """It cannot be made without arguments."""
+
+    def __init__(self, address: str) -> None:
+        self.address = address

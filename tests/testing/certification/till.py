@@ -1,7 +1,7 @@
 """A service of lines on a real socket, a connector for it that is right, and its certification.
 
-`ADD key text` adds an entry, `FIND key` looks for it, `COUNT text` counts. A till that is strict adds one entry for one
-key, however often it is asked.
+`ADD key text` adds an entry, `FIND key` looks for it, `FIND_LIKE key` for one whose key begins so, `COUNT text` counts.
+A till that is strict adds one entry for one key, however often it is asked.
 """
 
 from collections.abc import AsyncIterator, Mapping
@@ -16,7 +16,7 @@ from keep_actors.connectors import Applied, Connector, MutationCall, NotApplied,
 from keep_actors.testing.certification import Certification, RunningService, ServiceAddress
 
 BROKEN = (anyio.EndOfStream, anyio.IncompleteRead, anyio.BrokenResourceError)
-SETTLE_MS = 200
+SETTLE_MS = 300
 
 
 class Till:
@@ -46,6 +46,9 @@ class Till:
                 return f"OK {text}"
             case "FIND":
                 return f"OK {dict(self._entries)[key]}" if key in keys else "NO"
+            case "FIND_LIKE":
+                found = [text for each, text in self._entries if each.startswith(key)]
+                return f"OK {found[0]}" if found else "NO"
             case "COUNT":
                 return f"OK {sum(text == key for _, text in self._entries)}"
         return "WHAT"
@@ -85,7 +88,8 @@ class TillCertification(Certification):
     """The right one. The wrong ones derive from it, and name their connector."""
 
     decisive: ClassVar[Mapping[str, bytes]] = {"add": b"ADD "}
-    timeout_ms = 400
+    timeout_ms = 600
+    patience_ms = 2_000
     kind: ClassVar[type[TillConnector]] = TillConnector
     is_strict: ClassVar[bool] = True
 
