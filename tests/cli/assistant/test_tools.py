@@ -16,7 +16,8 @@ import keep_actors
 from keep_actors.api.command import Right
 from keep_actors.api.commands import COMMANDS, Propose
 from keep_actors.cli import assistant
-from keep_actors.cli.assistant.desk import PROPOSING
+from keep_actors.cli.assistant.desk import PROPOSING, Desk
+from keep_actors.cli.assistant.server import server_of
 from keep_actors.cli.assistant.tools import TOOLS
 from tests.cli.assistant.office import BETTER, OLD, answer, client_of, content_of, over_stdio, refused, texts
 from tests.cli.hostile import Shop
@@ -235,9 +236,14 @@ async def test_a_file_that_is_no_database_is_an_error_and_not_the_end(tmp_path: 
 # Over the standard input and output.
 
 
-@pytest.mark.parametrize("mode", ["auto", "legacy"])
-async def test_a_process_serves_the_official_client(db: Path, mode: str) -> None:
-    async with Client(over_stdio(db, "--name", "ann's assistant"), mode=mode) as client:
+async def test_a_client_of_the_older_protocol_is_served(db: Path) -> None:
+    async with Client(server_of(Desk(db, [Fake()], sandbox="thread")), mode="legacy") as client:
+        assert {each.name for each in (await client.list_tools()).tools} == set(TOOLS)
+        assert len((await answer(client, "list_workflows"))["workflows"]) == 3
+
+
+async def test_a_process_serves_the_official_client(db: Path) -> None:
+    async with Client(over_stdio(db, "--name", "ann's assistant")) as client:
         assert {each.name for each in (await client.list_tools()).tools} == set(TOOLS)
         assert len((await answer(client, "list_workflows"))["workflows"]) == 3
         assert (await answer(client, "check_script", source=OLD))["is_deployable"]
