@@ -8,6 +8,7 @@ from typing import Any
 
 import anyio.from_thread
 import pytest
+from aiosmtpd.smtp import Envelope
 
 import keep_actors
 import keep_sandbox
@@ -18,6 +19,8 @@ from tests.services.chat import model as chat_model
 from tests.services.http.orders import orders_desk
 from tests.services.openapi import shop as openapi_shop
 from tests.services.openapi.serving import served
+from tests.services.servers.imap_in_python import pymap
+from tests.services.servers.smtp import CUT, append, smtp_server
 
 
 class Page:
@@ -106,6 +109,20 @@ def _orders_service(page: Page) -> None:
     page.names["PORT"] = page.undo.enter_context(orders_desk(keeps_keys=True)).port
 
 
+def _mail(page: Page) -> None:
+    """A provider that files copies of sent mails, and breaks the connection when it has taken one."""
+    me, password = "office@example.com", "secret of the office"
+    imap = page.undo.enter_context(pymap(me, password))
+
+    def deliver(envelope: Envelope) -> None:
+        assert isinstance(envelope.content, bytes), "mails are not decoded"
+        append(imap, me, "Sent", envelope.content, password)
+
+    smtp = page.undo.enter_context(smtp_server(deliver))
+    smtp.faults["."], smtp.delivers_anyway = CUT, True
+    page.names |= {"SMTP_PORT": smtp.address[1], "IMAP_PORT": imap[1], "MAIL_PASSWORD": password, "TAKEN": smtp.taken}
+
+
 SETUPS: dict[str, Callable[[Page], None]] = {
     "the orders of docs/runtime.md": _orders,
     "keep is open": _keep,
@@ -115,6 +132,7 @@ SETUPS: dict[str, Callable[[Page], None]] = {
     "a secret in the environment": _secret,
     "a shop with an OpenAPI document": _shop,
     "a language model": _model,
+    "a mail server that loses its answer": _mail,
     "a web service that takes orders": _orders_service,
 }
 
