@@ -19,10 +19,11 @@ import msgspec
 
 from keep_actors.connectors import Connector, ConnectorDefinitionError, ConnectorLoadError
 from keep_actors.connectors.names import problem_with_namespace
-from keep_actors.connectors.params import UNKNOWN_FIELD, misfit
+from keep_actors.connectors.params import misfit
 from keep_actors.kernel.foreign_code import attempt, spelled_out
 from keep_actors.outbound.redaction import redacted_words
 from keep_actors.outbound.secret import Secret
+from keep_actors.services.misfits import misfits, there_are
 from keep_actors.services.secrets import secret_from
 from keep_actors.services.service import Service, ServiceSettings, SettingsError, TextSetting, secrets_in
 
@@ -78,8 +79,7 @@ def load_settings(path: Path, name: str) -> ServiceSettings:
     """The settings of one section, of which no connector is made. Raises `ConfigurationError`."""
     sections = _sections(path)
     if name not in sections:
-        there = ", ".join(sections)
-        raise ConfigurationError(f"{path} has no section [connectors.{name}]; there are: {there}.")
+        raise ConfigurationError(f"{path} has no section [connectors.{name}]{there_are(name, sections)}.")
     return _read(path, name, sections[name])[1]
 
 
@@ -87,10 +87,12 @@ def kind_class(kind: str) -> type[Service]:
     """Import the class of a kind. Raises `ConnectorLoadError`."""
     module_name, _, class_name = (KINDS[kind].at if kind in KINDS else kind).partition(":")
     if not all(part.isidentifier() for part in (*module_name.split("."), class_name)):
-        there = ", ".join(KINDS)
-        raise ConnectorLoadError(f"there is no kind {kind!r}; there are: {there}, or module:Class of your own")
+        raise ConnectorLoadError(f"there is no kind {kind!r}{there_are(kind, [*KINDS, 'module:Class of your own'])}")
     with attempt() as tried:
         import_module(module_name)
+    if isinstance(tried.error, ModuleNotFoundError) and kind in KINDS:
+        extra = f"pip install 'keep-actors[{KINDS[kind].extra}]'"
+        raise ConnectorLoadError(f"the kind {kind!r} needs {tried.error.name}, which is not installed; {extra}")
     if tried.error is not None:
         raise ConnectorLoadError(f"{module_name} cannot be imported: {spelled_out(tried.error)}") from tried.error
     found = getattr(import_module(module_name), class_name, None)
@@ -109,20 +111,19 @@ def read_settings(settings_type: type[S], given: Mapping[str, Any], folder: Path
             return folder / value
         if issubclass(wanted, TextSetting) and isinstance(value, str):
             return wanted.from_text(value, folder)
-        raise ValueError(f"Expected a path as text, got {type(value).__name__}" if wanted is Path else "cannot be read")
+        what = "a path as text" if wanted is Path else "text"
+        raise ValueError(f"Expected {what}, got {type(value).__name__}")
 
     try:
         return msgspec.convert(given, settings_type, dec_hook=decode)
     except msgspec.ValidationError as error:
-        where, message = misfit(str(error))
-        if message == UNKNOWN_FIELD and not set(".[") & set(where):
-            message += f"; there are: {', '.join(settings_type.__struct_encode_fields__)}"
+        where, message = next(misfits(settings_type, given, decode), misfit(str(error)))
         raise SettingsError(where or "the section", message) from None
 
 
 def _sections(path: Path) -> dict[str, dict[str, Any]]:
     try:
-        found = tomllib.loads(path.read_text("utf-8"))
+        found = tomllib.loads(path.read_text("utf-8-sig"))
     except OSError as error:
         raise ConfigurationError(f"{path} cannot be read: {error.strerror}.") from None
     except UnicodeDecodeError:
@@ -143,10 +144,7 @@ def _sections(path: Path) -> dict[str, dict[str, Any]]:
 
 def _connector(path: Path, name: str, section: Mapping[str, Any]) -> Connector:
     cls, settings = _read(path, name, section)
-    try:
-        return _made(cls, settings, name)
-    except (ConnectorDefinitionError, SettingsError) as error:
-        raise ConfigurationError(f"{_place(path, name)}: {error}") from error.__cause__
+    return _made(cls, settings, name, _place(path, name))
 
 
 def _read(path: Path, name: str, section: Mapping[str, Any]) -> tuple[type[Service], ServiceSettings]:
@@ -168,14 +166,13 @@ def _place(path: Path, name: str) -> str:
     return f"{path}: [connectors.{name}]"
 
 
-def _made(cls: type[Service], settings: ServiceSettings, name: str) -> Connector:
+def _made(cls: type[Service], settings: ServiceSettings, name: str, where: str) -> Connector:
     made: object = None
     with attempt() as tried:
         made = cls(settings, name=name)
-    if isinstance(tried.error, (ConnectorDefinitionError, SettingsError)):
-        raise tried.error
     if tried.error is not None:
-        words = redacted_words(spelled_out(tried.error), secrets_in(settings))
-        raise SettingsError(cls.__name__, f"cannot be made: {words}")
+        is_declared = isinstance(tried.error, (ConnectorDefinitionError, SettingsError))
+        words = str(tried.error) if is_declared else f"{cls.__name__} cannot be made: {spelled_out(tried.error)}"
+        raise ConfigurationError(f"{where}: {redacted_words(words, secrets_in(settings))}")
     assert isinstance(made, Connector), "it was made, or raised"
     return made

@@ -51,7 +51,8 @@ def _from_file(name: str, folder: Path, shared: bool) -> str:
     """Of the user who runs this or of root, and readable for nobody else. One line feed at the end is left out."""
     path = folder / Path(name).expanduser()
     try:
-        with path.open("rb") as file:
+        # Without waiting: a pipe that nobody writes to would keep it here for ever.
+        with os.fdopen(os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0)), "rb") as file:
             about = os.fstat(file.fileno())
             _refuse_exposed(path, about, shared)
             content = file.read(_BYTES_MAX + 1)

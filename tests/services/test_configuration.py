@@ -1,6 +1,7 @@
 """`keep.toml`: connectors from settings, secrets from where they are kept, and errors that say where and what."""
 
 import os
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,16 +16,26 @@ from keep_actors.services.configuration import KINDS, kind_class
 
 HIDDEN = "s3cret-value"
 MODULE = """
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Literal
 from keep_actors.connectors import read
 from keep_actors.outbound.secret import Secret
 from keep_actors.services import Service, ServiceSettings, SettingsError
+
+class Bulb(ServiceSettings, frozen=True):
+    colour: Literal["warm", "cold"]
+    watts: int = 5
 
 class LampSettings(ServiceSettings):
     room: str
     level: int = 3
     folder: Path = Path("here")
     token: Secret | None = None
+    bulbs: Mapping[str, Bulb] = {}
+    spare: Bulb | None = None
+    names: Sequence[str] = ()
+    tokens: Mapping[str, Secret] = {}
 
 class Lamp(Service):
     name = "lamp"
@@ -35,6 +46,8 @@ class Lamp(Service):
         self.settings = settings
         if settings.level > 9:
             raise SettingsError("level", f"is {settings.level}; write 0 to 9")
+        if settings.level == 7:
+            raise SettingsError("token", f"is {settings.token.reveal()}")
         if settings.level < 0:
             raise KeyError(f"bug with {settings.token.reveal()}")
 
@@ -147,6 +160,32 @@ WRONG = {
     "no section": ('[connectors]\nlamp = "x"', "connectors.lamp is no section"),
     "no kind": ("[connectors.lamp]\nroom = 'hall'", "`kind` is missing; there are: chat, files"),
     "an unknown kind": ('[connectors.lamp]\nkind = "slq"', "there is no kind 'slq'; there are: chat"),
+    "a kind that is nearly one": ('[connectors.lamp]\nkind = "email"', "did you mean mail?"),
+    "no TOML, further below": (LAMP + "level = = 3", "is not TOML: Invalid value (at line 4, column 9)"),
+    "one name twice": (LAMP + LAMP, "Cannot declare ('connectors', 'lamp') twice (at line 4"),
+    "an unknown setting below a name": (
+        LAMP + "bulbs.left = { color = 'warm' }",
+        "[connectors.lamp]: bulbs.left.color: is not a known field; there are: colour, watts; did you mean colour?",
+    ),
+    "a missing setting below a name": (LAMP + "bulbs.left = {}", "bulbs.left.colour: is required and missing"),
+    "a wrong word": (
+        LAMP + "spare.colour = 'wram'",
+        "spare.colour: there is no 'wram'; there are: warm, cold; did you",
+    ),
+    "a wrong type in a list": (LAMP + "names = ['a', 7]", "[connectors.lamp]: names[1]: expected string, got number"),
+    "a wrong type below": (
+        LAMP + "spare = { colour = 'warm', watts = 'x' }",
+        "spare.watts: expected integer, got string",
+    ),
+    "a text for a section": (LAMP + "spare = 'warm'", "[connectors.lamp]: spare: expected object or null, got string"),
+    "a secret in the file, below a name": (LAMP + f"tokens.left = '{HIDDEN}'", "tokens.left: a secret does not stand"),
+    "a secret in the words of its class": (LAMP + 'level = 7\ntoken = { call = "lamps:token" }', "token: is [secret]"),
+    "a pipe": (LAMP + 'token = { file = "pipe" }', "pipe is not a file"),
+    "credentials in plain text": (
+        '[connectors.shop]\nkind = "http"\nbase_url = "https://shop.example.org"\ncalls.look.path = "/"\n'
+        f'headers = {{ Authorization = "Bearer {HIDDEN}" }}',
+        "[connectors.shop]: headers.Authorization: is a secret; write it in secret_headers",
+    ),
     "a missing module": ('[connectors.lamp]\nkind = "lampz:Lamp"', "lampz cannot be imported"),
     "a missing class": ('[connectors.lamp]\nkind = "lamps:Light"', "lamps has no class Light"),
     "another class": ('[connectors.lamp]\nkind = "lamps:NoService"', "has no class NoService that is a Service"),
@@ -187,6 +226,7 @@ def test_what_cannot_be_used_is_refused_with_file_place_and_remedy(case: str, tm
     ):
         (tmp_path / name).write_bytes(content)
         (tmp_path / name).chmod(mode)
+    os.mkfifo(tmp_path / "pipe")
     text, words = WRONG[case]
     assert words in refused(tmp_path, text)
 
@@ -203,6 +243,45 @@ def test_a_secret_of_another_user_is_refused(tmp_path: Path) -> None:
 def test_a_file_that_is_not_there_is_an_error_with_its_name(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match=r"nothing\.toml cannot be read: No such file"):
         load_configuration(tmp_path / "nothing.toml")
+
+
+def test_a_file_may_begin_with_the_mark_of_an_editor(tmp_path: Path) -> None:
+    (tmp_path / "keep.toml").write_text(LAMP, "utf-8-sig")
+    assert len(load_configuration(tmp_path / "keep.toml")) == 1
+
+
+WITHOUT = """
+import sys
+sys.modules[sys.argv[1]] = None
+from keep_actors.services import ConfigurationError, load_configuration
+try:
+    load_configuration("keep.toml")
+except ConfigurationError as error:
+    print(error)
+"""
+
+
+@pytest.mark.parametrize(
+    ("kind", "package", "extra"),
+    [
+        *(
+            (kind, about.package, about.extra)
+            for kind, about in KINDS.items()
+            if about.extra not in ("postgres", "sheet", "")
+        ),
+        ('sql"\ndatabase = "postgresql://ann@127.0.0.1/crm', "psycopg", "postgres"),
+    ],
+)
+def test_a_kind_whose_packages_are_missing_says_what_to_install(
+    kind: str, package: str, extra: str, tmp_path: Path
+) -> None:
+    query = '\nqueries.one = { sql = "SELECT 1 AS one", columns = { one = "integer" } }' if extra == "postgres" else ""
+    written(tmp_path, f'[connectors.it]\nkind = "{kind}"{query}')
+    done = subprocess.run(
+        [sys.executable, "-c", WITHOUT, package], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    assert f"pip install 'keep-actors[{extra}]'" in done.stdout
+    assert done.stdout.startswith("keep.toml: [connectors.it]")
 
 
 @pytest.mark.parametrize("kind", KINDS)

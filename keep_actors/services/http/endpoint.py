@@ -139,6 +139,10 @@ def _origin(base_url: str, allow: frozenset[Address]) -> tuple[str, str, int]:
 
 def _headers(settings: HttpEndpointSettings) -> tuple[dict[str, str], tuple[Secret, ...]]:
     """The headers of every request, and what of them is secret besides the settings themselves."""
+    for name in settings.headers:
+        if name.lower() in CREDENTIAL_HEADERS:
+            what = 'is a secret; write it in secret_headers, as { env = "NAME" }, or use bearer or basic'
+            raise SettingsError(f"headers.{name}", what)
     secret = {name: value.reveal() for name, value in settings.secret_headers.items()}
     hidden: tuple[Secret, ...] = ()
     if settings.bearer is not None:
