@@ -16,7 +16,8 @@ from typing import Final, NamedTuple
 USER: Final = "keep"
 _SERVER_USER: Final = "postgres"
 _START_S: Final = 30
-_TRIES: Final = 3
+_TRIES: Final = 10
+_PAUSE_S: Final = 0.2
 
 
 class PostgresServer(NamedTuple):
@@ -41,26 +42,46 @@ def programs() -> Path | None:
 @contextmanager
 def running_postgres() -> Iterator[PostgresServer]:
     """Start a server, and end it."""
-    folder = programs()
-    assert folder is not None, "install postgresql"
+    with postgres_data() as data, serving_postgres(data) as server:
+        yield server
+
+
+@contextmanager
+def postgres_data() -> Iterator[Path]:
+    """Make the files of a database, which survive their servers."""
     with tempfile.TemporaryDirectory(prefix="keep-pg-", ignore_cleanup_errors=True) as home:
         data = Path(home) / "data"
         data.mkdir()
         _owned(data)
-        make = _command(folder, "initdb", "-D", str(data), "-A", "trust", "-U", USER, "--no-sync", "-E", "UTF8")
+        make = _command(_programs(), "initdb", "-D", str(data), "-A", "trust", "-U", USER, "--no-sync", "-E", "UTF8")
         subprocess.run(make, check=True, capture_output=True)
-        for _ in range(_TRIES):  # another program may take the free port first
-            with _serving(folder, data) as server:
-                if server is not None:
-                    yield server
-                    return
-        raise AssertionError("PostgreSQL does not start")
+        yield data
 
 
 @contextmanager
-def _serving(folder: Path, data: Path) -> Iterator[PostgresServer | None]:
-    with socket.create_server(("127.0.0.1", 0)) as free:
+def serving_postgres(data: Path, port: int = 0) -> Iterator[PostgresServer]:
+    """Start a server on these files, and end it. Port 0: a free one."""
+    # Another program may take the free port first; and after a kill the last process of the server has to end.
+    for _ in range(_TRIES):
+        with _serving(data, port) as server:
+            if server is not None:
+                yield server
+                return
+        time.sleep(_PAUSE_S)
+    raise AssertionError("PostgreSQL does not start")
+
+
+def _programs() -> Path:
+    folder = programs()
+    assert folder is not None, "install postgresql"
+    return folder
+
+
+@contextmanager
+def _serving(data: Path, wanted: int) -> Iterator[PostgresServer | None]:
+    with socket.create_server(("127.0.0.1", wanted)) as free:
         port = free.getsockname()[1]
+    folder = _programs()
     options = ("-h", "127.0.0.1", "-p", str(port), "-k", "", "-F", "-c", "max_prepared_transactions=4")
     serve, nowhere = _command(folder, "postgres", "-D", str(data), *options), subprocess.DEVNULL
     with subprocess.Popen(serve, stdin=nowhere, stdout=nowhere, stderr=nowhere) as server:
