@@ -33,7 +33,7 @@ def test_a_new_connector_passes_its_own_test_and_is_listed_with_permissions_and_
         check=False,
     )
     assert tested.returncode == 0, tested.stdout
-    assert "2 passed" in tested.stdout
+    assert "3 passed" in tested.stdout
     done = keep("connectors", "--config", "parcels.toml", "--json", folder=tmp_path)
     assert [json.loads(line) for line in done.stdout.splitlines()] == [
         {
@@ -55,6 +55,15 @@ def test_a_new_connector_passes_its_own_test_and_is_listed_with_permissions_and_
     ]
     shown = keep("connectors", "--config", "parcels.toml", folder=tmp_path).stdout.splitlines()
     assert shown[2].split()[:5] == ["parcels.add", "mutation", "low", "is", "asked"]
+
+
+@pytest.mark.parametrize("name", ["parcels:Parcels", "test_parcels:ParcelsCertification"])
+def test_a_new_connector_is_certified_as_it_stands(name: str, tmp_path: Path) -> None:
+    done = keep("connector", "new", "parcels", folder=tmp_path)
+    assert "keep certify parcels:Parcels" in done.stdout
+    done = keep("certify", name, "--only", "found", "--only", "too-late", "--only", "killed-answered", folder=tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "parcels: 3 held, 0 failed" in done.stdout
 
 
 def test_the_code_of_a_new_connector_is_in_order(tmp_path: Path) -> None:
