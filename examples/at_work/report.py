@@ -1,4 +1,4 @@
-"""What happened, on both sides: in the database, the sheet and the mailbox, and in the ledger of keep-actors."""
+"""Tell what happened, on both sides: in the database, the sheet and the mailbox, and in the ledger of keep-actors."""
 
 import csv
 import json

@@ -66,6 +66,7 @@ CHECKED: dict[str, tuple[str, Callable[[list[str]], None]]] = {
     "pip install": ("installs", _pip),
     ".": ("the reader's shell", _nothing),
     "python -m": ("takes long; the module is there, and has tests", _module),
+    "python -m examples.at_work": ("takes long; tests/examples runs it", _nothing),
     "python -m bench": ("takes long; tests/bench runs it", _bench),
     "python examples/kill_between.py": ("tests/test_house.py runs it", _nothing),
     "python -m pytest": ("these tests", _nothing),

@@ -1,6 +1,9 @@
 """What a block of the documentation finds when it runs, by the comment before it: `<!-- setup: … -->`."""
 
+import os
 import re
+import shutil
+import sys
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
@@ -123,7 +126,20 @@ def _mail(page: Page) -> None:
     page.names |= {"SMTP_PORT": smtp.address[1], "IMAP_PORT": imap[1], "MAIL_PASSWORD": password, "TAKEN": smtp.taken}
 
 
+def _command(page: Page) -> None:
+    page.patch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
+
+
+def _at_work(page: Page) -> None:
+    """The tools of the example with three workflows, and the password of its mailbox."""
+    (page.folder / "tickets").mkdir()
+    shutil.copy(ROOT / "examples" / "at_work" / "tickets.tools.json", page.folder / "tickets")
+    page.patch.setenv("MAILBOX_PASSWORD", "secret")
+
+
 SETUPS: dict[str, Callable[[Page], None]] = {
+    "the command keep is found": _command,
+    "the example at work": _at_work,
     "the orders of docs/runtime.md": _orders,
     "keep is open": _keep,
     "everything of keep_storage": _storage,

@@ -144,6 +144,6 @@ def test_a_folder_of_somebody_else_is_left_alone(tmp_path: Path) -> None:
 
 def test_the_page_shows_the_settings_and_the_script_that_run() -> None:
     page = (ROOT / "docs" / "services.md").read_text("utf-8")
-    places = {"python": "python", "here": "examples/at_work", "smtp_port": 2525, "imap_port": 1143}
+    places = {"python": "python", "here": "tickets", "smtp_port": 2525, "imap_port": 1143}
     assert Template((HERE / "keep.toml").read_text("utf-8")).substitute(places) in page
     assert (HERE / "tickets_to_mail.js").read_text("utf-8") in page

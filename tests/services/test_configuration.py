@@ -250,6 +250,36 @@ def test_a_file_may_begin_with_the_mark_of_an_editor(tmp_path: Path) -> None:
     assert len(load_configuration(tmp_path / "keep.toml")) == 1
 
 
+CRM = '[connectors.crm]\nkind = "sql"\ndatabase = "crm.db"\n'
+MAILBOX = '[connectors.mailbox]\nkind = "mail"\nfrom = "ann@example.com"\n'
+SHOWN = {
+    "a kind that is not there": '[connectors.crm]\nkind = "slq"',
+    "a setting that is not there": MAILBOX + 'smtp = { host = "mail.example.com", prot = 25 }',
+    "a word that is not one of a few": MAILBOX + 'sent_copy = "sever"',
+    "a wrong type": CRM + 'timeout_ms = "1s"',
+    "a setting that is missing": '[connectors.shop]\nkind = "http"\ncalls = {}',
+    "a secret in the file": CRM + f'password = "{HIDDEN}"',
+    "a secret that others can read": CRM + 'password = { file = "crm.password" }',
+    "a variable that is not set": CRM + 'password = { env = "CRM_PASSWORD" }',
+    "one name twice, other TOML": CRM + "create_receipts = true\n\n\n\n\n" + CRM,
+}
+
+
+def test_the_errors_of_the_page_are_those_that_people_get(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "services.md").read_text("utf-8")
+    rows = page.partition("\n| what is wrong |")[2].partition("\n\n")[0].splitlines()[2:]
+    cells = {what.strip(): error.strip(" `") for _, what, error, _ in (row.split("|") for row in rows)}
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("CRM_PASSWORD", raising=False)
+    Path("crm.password").write_text(HIDDEN, "utf-8")
+    Path("crm.password").chmod(0o644)
+    assert set(cells) - set(SHOWN) == {"a package that is not installed"}, "that one is tried below"
+    for what, text in SHOWN.items():
+        said = refused(Path(), text).replace("`", "")
+        for words in cells[what].split("…"):
+            assert words.strip() in said, (what, said)
+
+
 WITHOUT = """
 import sys
 sys.modules[sys.argv[1]] = None
