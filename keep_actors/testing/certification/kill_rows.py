@@ -46,7 +46,7 @@ class _Story:
         """Live until the bytes are held that a fault is about; they arrive after the kill. False: there were none."""
         self.way.inject(fault)
         life = await self.lives.begin(self._plan(begins=True))
-        if await self.way.reached(_REACHED_S):
+        if await self.way.reached(_REACHED_S * self.ground.times):
             life.kill()
         ended = await self.lives.end(life)
         self.way.release()

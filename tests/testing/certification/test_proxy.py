@@ -1,5 +1,7 @@
 """The proxy: what passes, what is lost, what comes late, and on which of the two sides."""
 
+import socket
+import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -10,6 +12,7 @@ from anyio.streams.buffered import BufferedByteReceiveStream
 
 from keep_actors.testing.certification.faults import Act, Fault, PatternFinder, Way
 from keep_actors.testing.certification.proxy import Proxy
+from keep_actors.testing.certification.pulse import Pulse
 from keep_actors.testing.certification.subject import ServiceAddress
 
 pytestmark = pytest.mark.anyio
@@ -162,6 +165,54 @@ async def test_an_answer_is_swallowed_from_the_words_of_a_service_on() -> None:
         with anyio.fail_after(PATIENCE_S):
             await proxy.reached()
         assert shop.lines == [b"one", b"two"]
+
+
+async def test_half_an_answer_arrives_and_then_the_end() -> None:
+    async with Shop.open() as (shop, target), Proxy.to(target) as proxy, Buyer.at(proxy.address) as buyer:
+        proxy.inject(Fault(act=Act.CUT, on=Way.ANSWERS, pattern=b"pay", half=True))
+        await buyer.stream.send(b"pay 7\n")
+        with anyio.fail_after(PATIENCE_S):
+            assert await buyer.stream.receive() == b"ok p"
+            with pytest.raises(ENDS):
+                await buyer.stream.receive()
+        assert shop.lines == [b"pay 7"]
+
+
+async def test_a_client_that_has_not_got_through_yet_is_dropped_as_well() -> None:
+    async with Shop.open() as (shop, target), Proxy.to(target) as proxy, Buyer.at(proxy.address) as buyer:
+        await proxy.refuse()
+        proxy.drop()
+        with pytest.raises(ENDS):
+            await buyer.say(b"one")
+        assert shop.lines == []
+
+
+async def test_a_client_that_blocks_the_event_loop_is_freed_from_another_thread() -> None:
+    async with Shop.open() as (shop, target), Proxy.to(target) as proxy:
+        timer = threading.Timer(0.1, proxy.abandon)
+        timer.start()
+        with socket.create_connection(proxy.address, timeout=PATIENCE_S) as blocking:  # on purpose
+            blocking.sendall(b"one\n")
+            with pytest.raises(ConnectionResetError):
+                blocking.recv(100)
+        timer.join()
+        assert shop.lines == []
+        with pytest.raises(OSError, match="connection"):
+            await anyio.connect_tcp(*proxy.address)
+
+
+async def test_the_pulse_cures_a_loop_that_stands_still_and_leaves_one_alone_that_goes_on() -> None:
+    async with Pulse.watched() as pulse:
+        cured = threading.Event()
+        with pulse.curing(cured.set):
+            began = anyio.current_time()
+            await anyio.sleep(0.2)
+            assert not cured.is_set()
+            cured.wait(10 * PATIENCE_S)
+            assert cured.is_set()
+            await anyio.sleep(0.1)
+            assert pulse.was_slow(since=began)
+            assert not pulse.was_slow(since=anyio.current_time() + 1)
 
 
 async def test_requests_are_delivered_a_second_time_in_lock_step() -> None:
