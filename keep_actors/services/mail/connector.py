@@ -41,6 +41,7 @@ logger = logging.getLogger(__name__)
 R = TypeVar("R")
 
 INBOX: Final = "INBOX"
+_ANSWER_BYTES_MAX: Final = 512_000
 ACCEPTED: Final = "the server has taken the mail"
 """The note of a call, written as soon as the server has said so: no copy has to be looked for then."""
 
@@ -152,7 +153,7 @@ class Mail(Service):
             with mailbox(line, self._imap) as opened:
                 found = opened.search(folder, search, limit)
             mails = [summary(facts, header_block) for facts, header_block in found]
-            return [each for each in mails if wanted.message_id in ("", each.message_id)]
+            return _fitting([each for each in mails if wanted.message_id in ("", each.message_id)])
 
         return await self._in_thread(look)
 
@@ -237,6 +238,18 @@ class Mail(Service):
     def _imap(self) -> ImapServer:
         assert self._settings.imap is not None, "the method is offered only with it, and checked with sent_copy"
         return self._settings.imap
+
+
+def _fitting(mails: Sequence[MailSummary]) -> list[MailSummary]:
+    """The first ones, as far as a script can get them: headers of strangers may be long."""
+    left = _ANSWER_BYTES_MAX
+    fitting: list[MailSummary] = []
+    for mail in mails:
+        left -= len(msgspec.json.encode(mail)) + 1
+        if left < 0:
+            break
+        fitting.append(mail)
+    return fitting
 
 
 Addresses = list[str]

@@ -31,6 +31,10 @@ _BOUNDARIES_MAX: Final = 50
 _DASHES_MAX: Final = 2_000
 _BOUNDARY: Final = re.compile(rb"boundary\s{0,9}(\*[0-9]{0,9}\*?)?\s{0,9}=", re.IGNORECASE)
 _NAME_CHARS_MAX: Final = 200
+_KIND_CHARS_MAX: Final = 100
+TEXT_CHARS_MAX: Final = 100_000
+_TEXT_BYTES_MAX: Final = 350_000
+"""Of a text, and of the HTML: a script gets a megabyte at most, with everything else of a mail."""
 
 HEADERS: Final = ("From", "To", "Cc", "Reply-To", "Subject", "Date", "Message-ID", "In-Reply-To")
 """The ones that are read."""
@@ -174,14 +178,18 @@ class _Content:
         elif not is_attached and kind == "text/html" and not self.html:
             self.html = self._decode(part, content)
         else:
-            self.attachments.append(AttachedFile(name, on_one_line(kind, _NAME_CHARS_MAX), len(content)))
+            self.attachments.append(AttachedFile(name, on_one_line(kind, _KIND_CHARS_MAX), len(content)))
 
     def _decode(self, part: Message, content: bytes) -> str:
         # Four bytes are the most that a character has in any of the encodings.
         text = decode(content[: 4 * self._chars_max], str(part.get_content_charset() or ""))
         if len(text) > self._chars_max or len(content) > 4 * self._chars_max:
             self._problems.append(f"its text has more than {self._chars_max:,} characters; the rest was left out")
-        return shown(text, self._chars_max)
+        text = shown(text, self._chars_max)
+        if len(encoded := text.encode()) > _TEXT_BYTES_MAX:
+            self._problems.append(f"its text has more than {_TEXT_BYTES_MAX:,} bytes; the rest was left out")
+            text = encoded[:_TEXT_BYTES_MAX].decode(errors="ignore")
+        return text
 
 
 def decode(content: bytes, charset: str) -> str:

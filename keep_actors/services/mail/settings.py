@@ -7,6 +7,7 @@ from typing import ClassVar, Final, Literal, TypeAlias
 
 from keep_actors.outbound.secret import Secret
 from keep_actors.services.mail.addresses import DOMAIN, problem_with_address
+from keep_actors.services.mail.reading import TEXT_CHARS_MAX
 from keep_actors.services.mail.words import problem_with_header, problem_with_line
 from keep_actors.services.service import ServiceSettings, SettingsError
 
@@ -82,7 +83,7 @@ class MailSettings(ServiceSettings, frozen=True, rename={"from_": "from"}):
     """Mails in one answer of `search`."""
     mail_bytes_max: int = 10 * _MIB
     """Of a mail that is read; the rest is left out."""
-    text_chars_max: int = 100_000
+    text_chars_max: int = TEXT_CHARS_MAX
     """Of its text, and of its HTML."""
     at_once: int = 4
     """Connections at once."""
@@ -103,6 +104,8 @@ def check(settings: MailSettings) -> None:
     for name in ("recipients_max", "send_bytes_max", "results_max", "mail_bytes_max", "text_chars_max", "at_once"):
         if getattr(settings, name) < 1:
             raise SettingsError(name, f"is {getattr(settings, name)}; write 1 or more")
+    if settings.text_chars_max > TEXT_CHARS_MAX:
+        raise SettingsError("text_chars_max", f"is {settings.text_chars_max:,}; write {TEXT_CHARS_MAX:,} or less")
     if settings.settle_ms < 0:
         raise SettingsError("settle_ms", f"is {settings.settle_ms}; write 0 or more")
     if problem := problem_with_line(settings.copy_folder, _NAME_CHARS_MAX):

@@ -27,7 +27,7 @@ from keep_actors.services.files.replacement import FileEvidence, FilePlace, lay,
 from keep_actors.services.service import Service, SettingsError
 from keep_actors.services.sheet.cells import CellValue
 from keep_actors.services.sheet.csv_grid import CsvGrid
-from keep_actors.services.sheet.edits import RowValues, SheetRows
+from keep_actors.services.sheet.edits import ANSWER_BYTES_MAX, RowValues, SheetRows, size_of
 from keep_actors.services.sheet.grid import SheetGrid, call_mark
 from keep_actors.services.sheet.offers import SheetTypes, sheet_offers
 from keep_actors.services.sheet.settings import SheetSettings, check_sheet_settings, is_workbook, known_columns
@@ -115,9 +115,16 @@ class Sheet(Service):
 
     def _list(self, where: Mapping[str, CellValue], offset: int, limit: int) -> tuple[list[RowValues], int | None]:
         rows = self._rows(self._read())
-        numbers = list(rows.found(where))
-        end = offset + limit
-        return [rows.values(row) for row in numbers[offset:end]], end if end < len(numbers) else None
+        numbers = list(rows.found(where))[offset:]
+        page: list[RowValues] = []
+        size = 0
+        for number in numbers[:limit]:
+            values = rows.values(number)
+            size += size_of(values)
+            if size > ANSWER_BYTES_MAX and page:
+                break
+            page.append(values)
+        return page, offset + len(page) if len(page) < len(numbers) else None
 
     def _get(self, key: Mapping[str, CellValue]) -> RowValues | None:
         rows = self._rows(self._read())

@@ -2,6 +2,9 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Final
+
+import msgspec
 
 from keep_actors.connectors import InvalidCall, PreconditionFailed
 from keep_actors.services.sheet.cells import CellMisfit, CellValue
@@ -10,6 +13,14 @@ from keep_actors.services.sheet.settings import KnownColumn
 
 RowValues = dict[str, CellValue]
 """The cells of a row by the Python names of their columns."""
+
+ANSWER_BYTES_MAX: Final = 512_000
+"""Of a row, and of a page of rows: a script gets a megabyte at most. So no change has an answer that is too large."""
+
+
+def size_of(values: RowValues) -> int:
+    """The bytes of a row in an answer, but for the names of its columns."""
+    return len(msgspec.json.encode(list(values.values()))) + 100 * len(values)
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +39,8 @@ class SheetRows:
                 found[column.python_name] = self._value(row, column)
             except CellMisfit as error:
                 raise PreconditionFailed(f"row {row}: {column.header!r} {error}") from None
+        if (size := size_of(found)) > ANSWER_BYTES_MAX:
+            raise PreconditionFailed(f"row {row} has {size:,} bytes; scripts get at most {ANSWER_BYTES_MAX:,}")
         return found
 
     def found(self, where: Mapping[str, CellValue]) -> Iterator[int]:

@@ -13,7 +13,9 @@ from keep_actors.connectors import PreconditionFailed
 
 _PARTS_MAX: Final = 2_000
 _GROWTH_MAX: Final = 20
-"""Times that a workbook may grow when it is unpacked."""
+"""Times that a workbook may grow when it is unpacked, if it is larger then than the next one."""
+_SMALL_BYTES: Final = 32 * 1024 * 1024
+"""Rows of equal values pack well: a workbook that is not larger than this may grow as it likes."""
 _CELL_TAGS_MAX: Final = 8_000_000
 """In worksheets and texts, where each cell has four. In memory a cell needs many times the room that it has here."""
 _OTHER_TAGS_MAX: Final = 400_000
@@ -93,7 +95,7 @@ class WorkbookParts:
             raise PreconditionFailed("the workbook has too many parts, or one of them twice")
         if any(entry.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED) for entry in entries):
             raise PreconditionFailed("the workbook is packed in a way that no office program uses")
-        if sum(entry.file_size for entry in entries) > max(_GROWTH_MAX * size, 1024 * 1024):
+        if sum(entry.file_size for entry in entries) > max(_GROWTH_MAX * size, _SMALL_BYTES):
             raise PreconditionFailed("the workbook grows too much when it is unpacked")
 
 

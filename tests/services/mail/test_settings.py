@@ -27,6 +27,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "a list with nonsense": ({"allowed_recipients": ("*@example.com",)}, "allowed_recipients: '*@example.com' is no"),
     "a time before now": ({"settle_ms": -1}, "settle_ms: is -1"),
     "no recipients": ({"recipients_max": 0}, "recipients_max: is 0"),
+    "texts that no script can get": ({"text_chars_max": 100_001}, "text_chars_max: is 100,001; write 100,000 or less"),
     "no threads": ({"at_once": 0}, "at_once: is 0"),
     "a folder with a line break": ({"copy_folder": "a\nb"}, "copy_folder: has the control character"),
     "plain text": (

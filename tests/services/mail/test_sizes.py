@@ -1,5 +1,6 @@
 """Large mailboxes and large mails on a real server: what is read is bounded, and the answer says what was left out."""
 
+import json
 import os
 from base64 import encodebytes
 from email import message_from_bytes
@@ -85,3 +86,33 @@ async def test_a_mail_as_large_as_may_be_is_sent_whole(smtp: SmtpServer, account
     [envelope] = smtp.taken
     assert isinstance(envelope.content, bytes)
     assert message_from_bytes(envelope.content).get_payload(decode=True) == text.replace("\n", "\r\n").encode() * 19_000
+
+
+async def test_long_headers_of_strangers_leave_the_newest_mails_readable(imap: Dovecot) -> None:
+    """A script gets a megabyte at most: what is more would be no answer at all."""
+    reader = Account(None, imap.address)
+    people = ", ".join('"{}" <a@b.cc>'.format("€" * 5) for _ in range(90))
+    head = f"From: {people}\r\nTo: {people}\r\nCc: {people}\r\nSubject: {'€' * 660}\r\n\r\nhi\r\n".encode()
+    filled(imap, reader.me, 60, head)
+    found = await reader.answer("search", limit=100)
+    assert 20 < len(found) < 60
+    assert [each["id"].split(".")[1] for each in found] == [str(60 - place) for place in range(len(found))]
+
+
+async def test_the_largest_texts_fit_into_one_answer(imap: Dovecot) -> None:
+    reader = Account(None, imap.address)
+    text = ("😀" * 100 + '"\r\n') * 1_500
+    head = 'Subject: large\r\nMIME-Version: 1.0\r\nContent-Type: multipart/mixed; boundary="b"\r\n\r\n'
+    parts = "".join(f"--b\r\nContent-Type: text/{kind}; charset=utf-8\r\n\r\n{text}\r\n" for kind in ("plain", "html"))
+    append(imap.address, reader.me, "INBOX", f"{head}{parts}--b--\r\n".encode())
+    [found] = await reader.answer("search", timeout_ms=30_000)
+    mail = await reader.answer("get", timeout_ms=30_000, id=found["id"])
+    assert len(json.dumps(mail, ensure_ascii=False).encode()) < 800_000
+    assert (
+        mail["problems"]
+        == [
+            *["its text has more than 100,000 characters; the rest was left out"],
+            *["its text has more than 350,000 bytes; the rest was left out"],
+        ]
+        * 2
+    )

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+import msgspec
 import pytest
 
 from keep_actors.connectors import Catalog, DidNotHappen, Failed, Happened
@@ -72,6 +73,32 @@ async def test_rows_are_found_by_their_cells_page_by_page(file: Path) -> None:
     ]
     assert said(await sheet.read("getRow", id="7"))["amount"] == 7
     assert said(await sheet.read("getRow", id="70")) is None
+
+
+async def test_a_page_ends_where_the_answer_would_be_too_large_for_a_script(file: Path) -> None:
+    made(file, [(str(number), "é" * 30_000, number) for number in range(20)])
+    sheet = caller(file)
+    found: list[str] = []
+    offset: int | None = 0
+    while offset is not None:
+        text = (await sheet.read("rows", offset=offset)).json_text  # type: ignore[union-attr]  # it answers
+        assert len(text.encode()) < 600_000
+        page = msgspec.json.decode(text)
+        found += [each["id"] for each in page["rows"]]
+        offset = page["next"]
+    assert found == [str(number) for number in range(20)]
+
+
+async def test_a_row_that_is_too_large_for_a_script_is_not_changed(file: Path) -> None:
+    """The change would be there, and its answer could not be told."""
+    columns = {"id": "text", **{f"c{number}": "text" for number in range(20)}}
+    before = content(made(file, [["1", *["x" * 30_000] * 20]], list(columns)))
+    sheet = caller(file, columns=columns)
+    outcome = await sheet.mutate("updateRow", {"id": "1", "c0": "new"})
+    assert isinstance(outcome, DidNotHappen), outcome
+    assert "scripts get at most 512,000" in outcome.message
+    assert content(file) == before
+    assert isinstance(await sheet.read("rows"), Failed)
 
 
 async def test_the_keys_of_calls_are_in_a_column_that_scripts_do_not_see(file: Path) -> None:
