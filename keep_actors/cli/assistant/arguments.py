@@ -9,10 +9,10 @@ from keep_actors.sandbox_pool.limits import RUN_LIMITS
 from keep_storage.limits import PROPOSAL_NOTE_CHARS_MAX
 
 _NAME_MAX: Final = 300
-_LIMIT_MAX: Final = 100
+LIMIT_MAX: Final = 100
 
 _Name = Annotated[str, Meta(min_length=1, max_length=_NAME_MAX, description="The workflow, by name or id.")]
-_Limit = Annotated[int, Meta(ge=1, le=_LIMIT_MAX, description="The size of the page.")]
+_Limit = Annotated[int, Meta(ge=1, le=LIMIT_MAX, description="The size of the page.")]
 _Source = Annotated[
     str, Meta(min_length=1, max_length=RUN_LIMITS.script_bytes, description="The whole script, as JavaScript.")
 ]

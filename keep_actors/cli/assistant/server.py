@@ -24,11 +24,11 @@ log = logging.getLogger(__name__)
 
 TOOL_S: Final = 120
 """A tool that takes longer is ended."""
-_AT_ONCE: Final = 2
+AT_ONCE: Final = 2
 """Tools at work. A check and a dry run have a sandbox each."""
-_WAITING_MAX: Final = 50
+WAITING_MAX: Final = 50
 """Calls that wait for their turn. More are refused."""
-_ANSWER_BYTES_MAX: Final = 1_000_000
+ANSWER_BYTES_MAX: Final = 1_000_000
 """A longer answer is refused: a client asks for a smaller page."""
 
 _INSTRUCTIONS: Final = f"""\
@@ -43,7 +43,7 @@ list_proposals says what became of it, with the person's reason."""
 
 def server_of(desk: Desk) -> Server[Any]:
     """The server of one desk. It keeps nothing between calls."""
-    places = anyio.CapacityLimiter(_AT_ONCE)
+    places = anyio.CapacityLimiter(AT_ONCE)
     tools = [_declared(each) for each in TOOLS.values()]
 
     async def list_tools(
@@ -52,7 +52,7 @@ def server_of(desk: Desk) -> Server[Any]:
         return types.ListToolsResult(tools=tools)
 
     async def call_tool(_: ServerRequestContext[Any], params: types.CallToolRequestParams) -> types.CallToolResult:
-        if places.statistics().tasks_waiting >= _WAITING_MAX:
+        if places.statistics().tasks_waiting >= WAITING_MAX:
             return _refused(desk, "Too many calls at once. Wait for their answers.")
         async with places:
             return await _answer(desk, params.name, params.arguments or {})
@@ -109,7 +109,7 @@ async def _used(desk: Desk, tool: AssistantTool, arguments: Mapping[str, Any]) -
     except TimeoutError:
         return _refused(desk, f"{tool.name} took longer than {TOOL_S} s and was ended.")
     size = len(msgspec.json.encode(found))
-    if size > _ANSWER_BYTES_MAX:
+    if size > ANSWER_BYTES_MAX:
         return _refused(desk, f"The answer has {size:,} bytes. Ask for less, as with a smaller `limit`.")
     # Redacted as a whole: whatever a service has echoed into an event, a result or an error.
     value = without_secrets(msgspec.to_builtins(found), desk.secrets)
