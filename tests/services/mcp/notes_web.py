@@ -112,11 +112,17 @@ async def respond(send: Any, status: int, body: bytes, kind: str = "text/plain",
 
 
 @contextmanager
-def serving(app: App, port: int = 0) -> Iterator[int]:
-    """Serve it on loopback, in a thread of its own; the value is its port."""
-    with socket.create_server(("127.0.0.1", port)) as listening:
+def serving(app: Callable[[], App]) -> Iterator[int]:
+    """Serve it on loopback, made and run in a thread of its own; the value is its port."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
         config = uvicorn.Config(
-            app, log_level="critical", lifespan="on", ws="none", loop="asyncio", timeout_graceful_shutdown=1
+            app,
+            factory=True,
+            log_level="critical",
+            lifespan="auto",
+            ws="none",
+            loop="asyncio",
+            timeout_graceful_shutdown=1,
         )
         server = uvicorn.Server(config)
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)

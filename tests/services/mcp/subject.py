@@ -98,7 +98,7 @@ def _count(file: Path, text: str) -> int:
 
 @asynccontextmanager
 async def _on_web() -> AsyncIterator[RunningService]:
-    with tempfile.TemporaryDirectory() as folder, serving(notes_app(Path(folder))) as port:
+    with tempfile.TemporaryDirectory() as folder, serving(lambda: notes_app(Path(folder))) as port:
         address = f"127.0.0.1:{port}"
         await _grant(Path(folder), url=f"http://{address}/mcp", allow=[address])
         yield RunningService(addresses={"server": ("127.0.0.1", port)}, places={"folder": folder})
