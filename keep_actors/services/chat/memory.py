@@ -8,6 +8,7 @@ import logging
 import os
 import re
 from collections import OrderedDict
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -97,9 +98,13 @@ def _make(folder: Path) -> None:
 
 def _clean(folder: Path, before: Millis) -> None:
     """Remove answers that are too old, and what a process that ended left half written."""
-    for path in folder.iterdir():
-        if _FILE.fullmatch(path.name) and path.lstat().st_mtime * 1_000 < before:
-            path.unlink(missing_ok=True)
+    try:
+        for path in folder.iterdir():
+            with suppress(FileNotFoundError):  # another process removes them, too
+                if _FILE.fullmatch(path.name) and path.lstat().st_mtime * 1_000 < before:
+                    path.unlink()
+    except OSError as error:
+        log.warning("old answers cannot be removed: %s: %s", folder, error)
 
 
 def _read(path: Path) -> _Kept | None:

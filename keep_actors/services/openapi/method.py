@@ -8,6 +8,7 @@ from urllib.parse import quote
 import msgspec
 
 from keep_actors.connectors.names import camel_case
+from keep_actors.services.http.answers import is_name, resolved
 from keep_actors.services.http.operation import HttpOperation, ParameterPlace, Placed
 from keep_actors.services.http.settings import Plain
 from keep_actors.services.json_schema import Field, SchemaTypes, SchemaUnusable
@@ -218,6 +219,7 @@ def _of_operation(document: Document, where: str, reconcile: OpenApiReconcile) -
 
 def _in_path(value: Plain) -> str:
     """A value in the path of a reconcile, where a name stands in braces."""
-    if isinstance(value, str) and value.startswith("$"):
+    if isinstance(value, str) and is_name(value):
         return f"{{{value[1:]}}}"
-    return quote(value if isinstance(value, str) else msgspec.json.encode(value).decode(), safe="")
+    text = resolved(value, {})
+    return quote(text if isinstance(text, str) else msgspec.json.encode(text).decode(), safe="")

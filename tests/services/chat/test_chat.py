@@ -136,6 +136,15 @@ async def test_an_answer_in_a_folder_survives_a_restart(model: Model, port: int,
         assert (await ask(catalog.methods["chat.ask"], "why?"))["text"] == "answer 3 to why?"
 
 
+async def test_a_folder_that_is_gone_costs_no_answer(model: Model, port: int, tmp_path: Path) -> None:
+    folder, time = tmp_path / "answers", VirtualTime()
+    catalog = Catalog([Chat(chat_settings(port, folder=folder, keep_answers="1h"), time=time)])
+    async with catalog.opened():
+        folder.rmdir()
+        time.advance(2 * 3_600_000)  # old answers are to be removed, too
+        assert (await ask(catalog.methods["chat.ask"], "why?"))["text"] == "answer 1 to why?"
+
+
 async def test_what_is_kept_is_bounded(model: Model, port: int, tmp_path: Path) -> None:
     old, young, foreign = (tmp_path / name for name in (f"{'a' * 64}.json", f"{'b' * 64}.json", "notes.json"))
     for path in (old, young, foreign):

@@ -22,7 +22,10 @@ from keep_actors.connectors import (
     ReadCall,
 )
 from keep_actors.outbound.secret import Secret
-from keep_actors.services.openapi import OpenApi, OpenApiRules
+from keep_actors.services.openapi import OpenApi, OpenApiReconcile, OpenApiRules
+from keep_actors.services.openapi.document import read_document
+from keep_actors.services.openapi.method import Documents, operation_of
+from keep_actors.services.openapi.operation import read_operation
 from keep_storage.model import FailureClass
 from tests.services.openapi.serving import served
 from tests.services.openapi.shop import API_KEY, shop, write_document
@@ -147,3 +150,16 @@ def test_the_body_is_one_parameter_unless_it_is_spread(document: Path) -> None:
 def test_the_credentials_are_hidden_in_all_that_leaves_the_connector(document: Path) -> None:
     connector = OpenApi(shop_settings(document, 1), name="shop")
     assert API_KEY in [each.reveal() for each in connector.__hidden__]
+
+
+@pytest.mark.parametrize(
+    ("value", "asked"),
+    [("$key", None), ("$$key", "/orders/%24key"), ("a/b {c}", "/orders/a%2Fb%20%7Bc%7D"), (7, "/orders/7")],
+)
+def test_a_dollar_in_a_path_of_a_reconcile_is_a_name_and_two_are_a_text(document: Path, value: Any, asked: str) -> None:
+    found = read_operation(read_document(document, ""), "create_order")
+    documents = Documents.of(read_document(document, ""))
+    how = OpenApiReconcile(operation="GET /orders/{order_id}", parameters={"order_id": value}, found={"key": "$key"})
+    made = operation_of(documents, "shop", found, OpenApiRules(reconcile=how)).rules.reconcile
+    assert made is not None
+    assert made.path == (asked or "/orders/{key}")
