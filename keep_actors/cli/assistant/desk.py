@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
+import anyio
 import click
 
 from keep_actors.api.command import StorageCommand
@@ -60,6 +61,7 @@ class Desk:
         self.call_reads = call_reads
         self._control = control
         self._threads = Blocking(_READS_AT_ONCE)
+        self._proposing = anyio.Lock()
 
     @property
     def secrets(self) -> tuple[Secret, ...]:
@@ -88,7 +90,9 @@ class Desk:
             return WritePath(self.db, self._control).ask(command, timeout_s=_ANSWER_S)
 
         try:
-            return await self._threads.run(inside)
+            # One after another: without a runtime, each has the file for itself.
+            async with self._proposing:
+                return await self._threads.run(inside)
         except Stopped as stopped:
             if stopped.exit_code != Exit.UNKNOWN:
                 raise ToolRefused(stopped.message) from None
@@ -96,7 +100,7 @@ class Desk:
         found = await self.read(lambda reader: proposal_reads.proposal(reader.q, command.proposal_id))
         if found is None:
             raise ToolRefused(
-                "The runtime ended before it answered. The proposal is not there now: see list_proposals before you "
-                "propose again."
+                "The runtime ended, or did not answer in time. The proposal is not there now: see list_proposals before "
+                "you propose again."
             )
         return found

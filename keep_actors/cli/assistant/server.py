@@ -107,7 +107,9 @@ async def _used(desk: Desk, tool: AssistantTool, arguments: Mapping[str, Any]) -
     except ToolRefused as refused:
         return _refused(desk, str(refused), refused.quoted)
     except TimeoutError:
-        return _refused(desk, f"{tool.name} took longer than {TOOL_S} s and was ended.")
+        # A thread that was left behind may still write what it was to write.
+        doubt = "" if tool.is_read_only else " What it proposed may be there: see list_proposals."
+        return _refused(desk, f"{tool.name} took longer than {TOOL_S} s and was ended.{doubt}")
     size = len(msgspec.json.encode(found))
     if size > ANSWER_BYTES_MAX:
         return _refused(desk, f"The answer has {size:,} bytes. Ask for less, as with a smaller `limit`.")

@@ -73,6 +73,18 @@ async def test_without_a_runtime_it_is_in_the_file_for_the_next_one(db: Path) ->
         assert (await keep.versions("flow"))[0].author == "assistant"
 
 
+async def test_several_proposals_at_once_are_all_written(db: Path) -> None:
+    async with client_of(db) as client:
+
+        async def ask(number: int) -> None:
+            assert (await answer(client, "propose_script", source=OLD.replace('"flow"', f'"new {number}"')))["is_held"]
+
+        async with anyio.create_task_group() as tasks:
+            for number in range(6):
+                tasks.start_soon(ask, number)
+        assert len((await answer(client, "list_proposals"))["proposals"]) == 6
+
+
 async def test_a_runtime_that_cannot_be_reached_is_an_error_and_nothing_is_written(db: Path) -> None:
     async with runtime(db, control=False) as keep, client_of(db) as client:
         assert "cannot be reached" in await refused(client, "propose_script", source=BETTER, **FOR_FLOW)
