@@ -172,7 +172,7 @@ def _put(folder: OpenFolder, mark: str, name: str, *, is_new: bool, may_replace:
             rename_new(folder, mark, folder, name)
             return
         except FileExistsError:
-            raise PreconditionFailed(f"{name} was made by another at the same time") from None
+            raise Transient(f"{name} was made by another at the same time") from None
         except OSError as error:
             if error.errno != errno.ENOTSUP or not may_replace:
                 raise

@@ -151,10 +151,22 @@ async def test_a_file_that_another_makes_in_the_last_moment_stays(tmp_path: Path
     files = writer(tmp_path)
     params = {"path": "a.txt", "text": "ours", "ifAbsent": True}
     call = files.call("write", params, on_sending=lambda: (tmp_path / "a.txt").write_text("theirs") and None)
-    outcome = await files.mutate("write", params, call)
-    assert isinstance(outcome, DidNotHappen)
-    assert outcome.cls is FailureClass.PRECONDITION
-    assert (tmp_path / "a.txt").read_text() == "theirs"
+    for attempt, expected in ((call, FailureClass.TRANSIENT), (None, FailureClass.PRECONDITION)):
+        outcome = await files.mutate("write", params, attempt)
+        assert isinstance(outcome, DidNotHappen)
+        assert outcome.cls is expected
+        assert (tmp_path / "a.txt").read_text() == "theirs"
+    assert ours(tmp_path) == []
+
+
+async def test_a_line_is_added_to_a_file_that_another_makes_in_the_last_moment(tmp_path: Path) -> None:
+    files = writer(tmp_path)
+    params = {"path": "log", "text": "ours\n"}
+    call = files.call("append", params, on_sending=lambda: (tmp_path / "log").write_text("theirs\n") and None)
+    assert isinstance(await files.mutate("append", params, call), DidNotHappen)
+    again = files.call("append", params, idempotency_key=call.idempotency_key, attempt=2)
+    assert isinstance(await files.mutate("append", params, again), Happened)
+    assert (tmp_path / "log").read_text() == "theirs\nours\n"
 
 
 async def test_a_file_that_another_changes_between_note_and_change_is_not_deleted_or_moved(tmp_path: Path) -> None:
