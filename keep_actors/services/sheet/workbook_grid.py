@@ -3,6 +3,7 @@
 import io
 import re
 from collections.abc import Iterator
+from copy import copy
 from datetime import date
 from typing import Any, Final
 
@@ -24,6 +25,7 @@ _TEXT_MAX: Final = 32_767
 _FIRST_DAY: Final = date(1900, 3, 1)
 """Before it, programs do not agree on the number of a day."""
 _UNWRITABLE: Final = re.compile("[\x00-\x08\x0b-\x1f\ud800-\udfff\ufffe\uffff]")
+_STYLE: Final = ("font", "fill", "border", "alignment", "number_format", "protection")
 _CODE: Final = re.compile(r"_x[0-9A-Fa-f]{4}_")
 """Programs read this as one character."""
 
@@ -210,7 +212,7 @@ def _hide(sheet: Any, place: int) -> None:
 
 def _add_span(sheet: Any, like: Any, first: int, last: int) -> None:
     letter = get_column_letter(first)
-    sheet.column_dimensions[letter] = ColumnDimension(
+    made = ColumnDimension(
         sheet,
         index=letter,
         width=like.width,
@@ -218,10 +220,12 @@ def _add_span(sheet: Any, like: Any, first: int, last: int) -> None:
         hidden=like.hidden,
         outlineLevel=like.outlineLevel,
         collapsed=like.collapsed,
-        style=like.style,
         min=first,
         max=last,
     )
+    for part in _STYLE:
+        setattr(made, part, copy(getattr(like, part)))
+    sheet.column_dimensions[letter] = made
 
 
 def _keep_numbers(sheet: Any) -> None:

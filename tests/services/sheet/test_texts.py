@@ -144,6 +144,14 @@ async def test_everything_that_is_not_changed_stays_byte_for_byte(case: str, tmp
     assert without == text
 
 
+@pytest.mark.anyio
+async def test_a_file_of_the_suffix_tsv_has_tabs_between_its_cells(tmp_path: Path) -> None:
+    file = put(tmp_path / "a.tsv", "id\tname\tamount\n1\tAnn, the first\t10\n")
+    sheet = caller(file)
+    assert said(await sheet.mutate("updateRow", {"id": "1", "amount": 11}))["name"] == "Ann, the first"
+    assert (tmp_path / "a.tsv").read_text().splitlines()[1].startswith("1\tAnn, the first\t11\t. ")
+
+
 BROKEN = {
     "a quote that does not end": b'id,name,amount\n1,"Ann,10\n',
     "words behind a quote": b'id,name,amount\n1,"Ann"x,10\n',

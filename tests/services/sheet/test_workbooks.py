@@ -59,6 +59,21 @@ async def test_the_worksheet_of_the_settings_is_used(file: Path) -> None:
     assert "no worksheet 'Nobody'; it has: Sheet, People" in missing.message
 
 
+async def test_only_the_column_of_the_calls_is_hidden_among_columns_of_one_width(file: Path) -> None:
+    book = openpyxl.load_workbook(file)
+    wide = book.active.column_dimensions["A"]
+    wide.min, wide.max, wide.width, wide.number_format = 1, 16_384, 20, "0.000"
+    book.save(file)
+    assert isinstance(await caller(file).mutate("appendRow", dict(row())), Happened)
+    spans = openpyxl.load_workbook(file).active.column_dimensions.values()
+    assert sorted((each.min, each.max, each.hidden) for each in spans) == [
+        (1, 3, False),
+        (4, 4, True),
+        (5, 16_384, False),
+    ]
+    assert {(each.width, each.number_format) for each in spans if not each.hidden} == {(20, "0.000")}
+
+
 @pytest.mark.parametrize("on", ["Sheet", "Sums"])
 async def test_calculated_values_are_read_and_not_lost(on: str, file: Path) -> None:
     before = content(calculated(file, on))
