@@ -17,9 +17,11 @@ import keep_actors
 import keep_sandbox
 import keep_storage
 from keep_actors import sandbox_pool
+from keep_actors.services.mcp.granted import save_tools
 from tests.docs.pages import ROOT
 from tests.services.chat import model as chat_model
 from tests.services.http.orders import orders_desk
+from tests.services.mcp import notes as mcp_notes
 from tests.services.openapi import shop as openapi_shop
 from tests.services.openapi.serving import served
 from tests.services.servers.imap_in_python import pymap
@@ -137,6 +139,16 @@ def _at_work(page: Page) -> None:
     page.patch.setenv("MAILBOX_PASSWORD", "secret")
 
 
+def _tools(page: Page) -> None:
+    """A server of notes, in the folder of the page."""
+    _command(page)
+    shutil.copy(mcp_notes.SCRIPT, page.folder / "notes_server.py")
+
+
+def _accepted_tools(page: Page) -> None:
+    save_tools(page.folder / "notes.tools.json", mcp_notes.tools())
+
+
 SETUPS: dict[str, Callable[[Page], None]] = {
     "the command keep is found": _command,
     "the example at work": _at_work,
@@ -148,6 +160,8 @@ SETUPS: dict[str, Callable[[Page], None]] = {
     "a secret in the environment": _secret,
     "a shop with an OpenAPI document": _shop,
     "a language model": _model,
+    "a program with tools": _tools,
+    "accepted tools": _accepted_tools,
     "a mail server that loses its answer": _mail,
     "a web service that takes orders": _orders_service,
 }
