@@ -14,6 +14,7 @@ from tests.cli.terminal_session import need_tmux, terminal
 ROOT = Path(__file__).parents[2]
 RIGHT = "tests.testing.certification.till:TillCertification"
 NAIVE = "tests.testing.certification.naive"
+SUBJECTS = "tests.testing.certification.naive_subjects"
 SOME = ("--only", "plain", "--only", "lost-answer", "--only", "killed-noted")
 
 
@@ -65,7 +66,7 @@ def test_json_has_one_object_for_each_row() -> None:
     ("subject", "only", "title", "words"),
     [
         (RIGHT, "plain", "keep till: 1 held, 0 failed, 0 do not apply", "certified: 1 of 1"),
-        (f"{NAIVE}:ForgetsCertification", "plain", "keep till: 0 held, 1 failed, 0 do not apply", "1 failed"),
+        (f"{SUBJECTS}:ForgetsCertification", "plain", "keep till: 0 held, 1 failed, 0 do not apply", "1 failed"),
         (f"{NAIVE}:AsksCertification", "found", "keep till: 0 held, 0 failed, 1 does not apply", "nothing was tried"),
     ],
 )
@@ -171,7 +172,7 @@ def test_tests_that_cannot_be_imported_are_named_with_their_error(tmp_path: Path
         (f"{NAIVE}:Nothing", f"{NAIVE} has no Nothing; certifications in it: TillCertification, "),
         ("json:loads", "'json:loads' is an object of function. Name a connector class"),
         ("json:JSONDecoder", "'json:JSONDecoder' is the class JSONDecoder. Name a connector class"),
-        (f"{NAIVE}:NeedsArgumentsCertification", "It is made without arguments."),
+        (f"{SUBJECTS}:NeedsArgumentsCertification", "It is made without arguments."),
     ],
 )
 def test_a_name_that_is_wrong_is_a_wrong_use(subject: str, words: str) -> None:
@@ -195,7 +196,7 @@ def test_a_row_that_is_unknown_is_told_the_names_of_all() -> None:
     ],
 )
 def test_what_cannot_be_tried_is_said_in_one_line(subject: str, words: str) -> None:
-    done = certify(f"{NAIVE}:{subject}")
+    done = certify(f"{SUBJECTS}:{subject}")
     assert done.returncode == 1
     assert words in done.stderr
     assert "Traceback" not in done.stderr

@@ -2,14 +2,14 @@
 
 import socket
 from contextlib import suppress
-from typing import Any, ClassVar
+from typing import ClassVar
 from uuid import uuid4
 
 import anyio
 from anyio.abc import SocketStream
 from anyio.streams.buffered import BufferedByteReceiveStream
 
-from keep_actors.connectors import Applied, Connector, InvalidCall, MutationCall, NotApplied, Transient, mutation, read
+from keep_actors.connectors import Applied, Connector, InvalidCall, MutationCall, NotApplied, Transient, mutation
 from keep_actors.testing.certification import RunningService, ServiceAddress
 from tests.testing.certification.till import BROKEN, SETTLE_MS, TillCertification, TillConnector, said
 
@@ -17,7 +17,9 @@ OWN_TIME_S = 1.0
 """The time-out of connectors that have one: longer than the suite lets a call take, shorter than its patience."""
 
 
-class _Naive(TillCertification):
+class NaiveCertification(TillCertification):
+    """The certification of a connector that derives from `Adding`."""
+
     made: ClassVar[type["Adding"]]
 
     def connector(self, service: RunningService) -> Connector:
@@ -58,7 +60,7 @@ class TransientAlways(Adding):
             raise Transient(f"the till cannot be reached: {error}") from error
 
 
-class TransientAlwaysCertification(_Naive):
+class TransientAlwaysCertification(NaiveCertification):
     made = TransientAlways
 
 
@@ -73,7 +75,7 @@ class TransientWhenLate(Adding):
             raise Transient("the till is slow") from error
 
 
-class TransientWhenLateCertification(_Naive):
+class TransientWhenLateCertification(NaiveCertification):
     made = TransientWhenLate
 
 
@@ -93,7 +95,7 @@ class HalfIsARefusal(Adding):
         return answer.decode()[3:-1]
 
 
-class HalfIsARefusalCertification(_Naive):
+class HalfIsARefusalCertification(NaiveCertification):
     made = HalfIsARefusal
 
 
@@ -107,7 +109,7 @@ class NeverSending(Adding):
         return (await said(self.address, f"ADD {call.idempotency_key} {text}"))[3:]
 
 
-class NeverSendingCertification(_Naive):
+class NeverSendingCertification(NaiveCertification):
     made = NeverSending
 
 
@@ -121,7 +123,7 @@ class SendingTooLate(Adding):
             return (await BufferedByteReceiveStream(stream).receive_until(b"\n", 1000)).decode()[3:]
 
 
-class SendingTooLateCertification(_Naive):
+class SendingTooLateCertification(NaiveCertification):
     made = SendingTooLate
 
 
@@ -134,7 +136,7 @@ class SendsAllTheSame(Adding):
         return (await said(self.address, f"ADD {call.idempotency_key} {text}"))[3:]
 
 
-class SendsAllTheSameCertification(_Naive):
+class SendsAllTheSameCertification(NaiveCertification):
     made = SendsAllTheSame
 
 
@@ -150,7 +152,7 @@ class SendsAgain(Adding):
         return await super().sent(text, call)
 
 
-class SendsAgainCertification(_Naive):
+class SendsAgainCertification(NaiveCertification):
     made = SendsAgain
     is_strict = False
     refuses_repetition = False
@@ -165,7 +167,7 @@ class SendsAgainWhenLate(Adding):
         return await super().sent(text, call)
 
 
-class SendsAgainWhenLateCertification(_Naive):
+class SendsAgainWhenLateCertification(NaiveCertification):
     made = SendsAgainWhenLate
     is_strict = False
     refuses_repetition = False
@@ -195,188 +197,8 @@ class NewKeys(Adding):
         return Applied(answer[3:]) if answer.startswith("OK ") else NotApplied()
 
 
-class NewKeysCertification(_Naive):
+class NewKeysCertification(NaiveCertification):
     made = NewKeys
-
-
-# Its `reconcile` lies.
-
-
-class NeverFinds(Adding):
-    """Its `reconcile` says `NotApplied` always."""
-
-    async def looked(self, _: MutationCall) -> Applied | NotApplied:
-        return NotApplied()
-
-
-class NeverFindsCertification(_Naive):
-    made = NeverFinds
-
-
-class FindsAlways(Adding):
-    """Its `reconcile` says `Applied` always."""
-
-    async def looked(self, call: MutationCall) -> Applied | NotApplied:
-        return Applied(call.params["text"])
-
-
-class FindsAlwaysCertification(_Naive):
-    made = FindsAlways
-
-
-class CannotLook(Adding):
-    """Its `reconcile` raises always."""
-
-    async def looked(self, _: MutationCall) -> Applied | NotApplied:
-        raise NotImplementedError
-
-
-class CannotLookCertification(_Naive):
-    made = CannotLook
-
-
-class FindsContent(Adding):
-    """Its `reconcile` looks for the content, and not for the key."""
-
-    async def looked(self, call: MutationCall) -> Applied | NotApplied:
-        answer = await said(self.address, f"COUNT {call.params['text']}")
-        return Applied(call.params["text"]) if answer != "OK 0" else NotApplied()
-
-
-class FindsContentCertification(_Naive):
-    made = FindsContent
-
-
-class FindsShortKeys(Adding):
-    """Its `reconcile` looks for a part of the key, as a service with short references makes one do."""
-
-    async def looked(self, call: MutationCall) -> Applied | NotApplied:
-        answer = await said(self.address, f"FIND_LIKE {call.idempotency_key[:-1]}")
-        return Applied(answer[3:]) if answer.startswith("OK ") else NotApplied()
-
-
-class FindsShortKeysCertification(_Naive):
-    made = FindsShortKeys
-
-
-class FindsAnotherResult(Adding):
-    """Its `reconcile` returns something else than the call."""
-
-    async def looked(self, call: MutationCall) -> Applied | NotApplied:
-        found = await super().looked(call)
-        return Applied("found") if isinstance(found, Applied) else found
-
-
-class FindsAnotherResultCertification(_Naive):
-    made = FindsAnotherResult
-
-
-class NotAppliedOnErrors(Adding):
-    """Its `reconcile` takes an error for an absence."""
-
-    async def looked(self, call: MutationCall) -> Applied | NotApplied:
-        try:
-            with anyio.fail_after(OWN_TIME_S):
-                return await super().looked(call)
-        except (OSError, *BROKEN):
-            return NotApplied()
-
-
-class NotAppliedOnErrorsCertification(_Naive):
-    made = NotAppliedOnErrors
-
-
-class NoSettle(TillConnector):
-    """It believes that no request is on its way when the time is over."""
-
-    @mutation(marks_sent=True)
-    async def add(self, text: str, call: MutationCall) -> str:
-        """Add an entry."""
-        return (await said(self.address, f"ADD {call.idempotency_key} {text}", call))[3:]
-
-    @add.reconcile
-    async def find(self, call: MutationCall) -> Applied | NotApplied:
-        answer = await said(self.address, f"FIND {call.idempotency_key}")
-        return Applied(answer[3:]) if answer.startswith("OK ") else NotApplied()
-
-
-class NoSettleCertification(TillCertification):
-    kind = NoSettle
-
-
-class Repeats(Adding):
-    """Its `reconcile` makes the call again. Where the service keeps keys, and the subject says so, that is right."""
-
-    async def looked(self, call: MutationCall) -> Applied | NotApplied:
-        return Applied((await said(self.address, f"ADD {call.idempotency_key} {call.params['text']}"))[3:])
-
-
-class RepeatsCertification(_Naive):
-    made = Repeats
-    reconcile_repeats = True
-
-
-class RepeatsInSecretCertification(_Naive):
-    """The subject does not say so."""
-
-    made = Repeats
-
-
-class RepeatsWithoutKeysCertification(_Naive):
-    """The service does not keep keys."""
-
-    made = Repeats
-    reconcile_repeats = True
-    refuses_repetition = False
-    is_strict = False
-
-
-# It takes notes.
-
-
-class NotesFirst(Adding):
-    """It makes a key of its own, and is right: the note is durable before the key is used."""
-
-    async def sent(self, text: str, call: MutationCall) -> str:
-        key = uuid4().hex
-        await call.note(key)
-        return (await said(self.address, f"ADD {key} {text}", call))[3:]
-
-    async def looked(self, call: MutationCall) -> Applied | NotApplied:
-        if not call.noted:
-            return NotApplied()
-        answer = await said(self.address, f"FIND {call.noted}")
-        return Applied(answer[3:]) if answer.startswith("OK ") else NotApplied()
-
-
-class NotesFirstCertification(_Naive):
-    made = NotesFirst
-    refuses_repetition = False
-
-
-class NotesLate(NotesFirst):
-    """It notes its key when the service has answered."""
-
-    async def sent(self, text: str, call: MutationCall) -> str:
-        key = uuid4().hex
-        answer = (await said(self.address, f"ADD {key} {text}", call))[3:]
-        await call.note(key)
-        return answer
-
-
-class NotesLateCertification(NotesFirstCertification):
-    made = NotesLate
-
-
-class TrustsItsNote(NotesFirst):
-    """A note is an effect to it."""
-
-    async def looked(self, call: MutationCall) -> Applied | NotApplied:
-        return Applied(call.params["text"]) if call.noted else NotApplied()
-
-
-class TrustsItsNoteCertification(NotesFirstCertification):
-    made = TrustsItsNote
 
 
 # It does not go along with its host.
@@ -392,7 +214,7 @@ class SwallowsCancellation(Adding):
             return text
 
 
-class SwallowsCancellationCertification(_Naive):
+class SwallowsCancellationCertification(NaiveCertification):
     made = SwallowsCancellation
 
 
@@ -406,7 +228,7 @@ class ShieldsItself(Adding):
         return answer  # noqa: RET504  # mypy: a scope may swallow
 
 
-class ShieldsItselfCertification(_Naive):
+class ShieldsItselfCertification(NaiveCertification):
     made = ShieldsItself
 
 
@@ -419,7 +241,7 @@ class SharesState(Adding):
         return (await said(self.address, f"ADD {call.idempotency_key} {self.text}", call))[3:]
 
 
-class SharesStateCertification(_Naive):
+class SharesStateCertification(NaiveCertification):
     made = SharesState
 
 
@@ -458,7 +280,7 @@ class NeverReconnects(Adding):
         return answer.decode()
 
 
-class NeverReconnectsCertification(_Naive):
+class NeverReconnectsCertification(NaiveCertification):
     made = NeverReconnects
 
 
@@ -472,11 +294,11 @@ class Blocks(Adding):
             return connection.recv(1000).decode()[3:-1]
 
 
-class BlocksCertification(_Naive):
+class BlocksCertification(NaiveCertification):
     made = Blocks
 
 
-# What is no fault of a connector.
+# It is right.
 
 
 class Asks(TillConnector):
@@ -490,63 +312,3 @@ class Asks(TillConnector):
 
 class AsksCertification(TillCertification):
     kind = Asks
-
-
-class ReadsOnly(Connector):
-    """It has no mutation."""
-
-    name = "till"
-
-    @read
-    async def count(self) -> int:
-        """No entries."""
-        return 0
-
-
-class ReadsOnlyCertification(TillCertification):
-    def connector(self, _: RunningService) -> Connector:
-        return ReadsOnly()
-
-
-class DoesNotStartCertification(TillCertification):
-    """Its service does not start."""
-
-    def service(self) -> Any:
-        raise ConnectionRefusedError("the till is closed today")
-
-
-class HangsCertification(TillCertification):
-    """Its service cannot be counted in."""
-
-    row_s = 0.5
-
-    async def effects(self, *_: object) -> int:
-        await anyio.sleep_forever()
-        raise AssertionError("it sleeps for ever")
-
-
-class ForgetsCertification(TillCertification):
-    """Its effects are not those of the service."""
-
-    async def effects(self, *_: object) -> int:
-        return 0
-
-
-class SharesEffectsCertification(TillCertification):
-    """Its examples are all the same."""
-
-    def example(self, *_: object) -> dict[str, Any]:
-        return {"text": "entry"}
-
-
-class MisspelledCertification(TillCertification):
-    """Its decisive bytes are sent by no connector."""
-
-    decisive: ClassVar = {"add": b"PUT "}
-
-
-class NeedsArgumentsCertification(TillCertification):
-    """It cannot be made without arguments."""
-
-    def __init__(self, address: str) -> None:
-        self.address = address

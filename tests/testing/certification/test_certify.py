@@ -7,7 +7,7 @@ import anyio
 import pytest
 
 from keep_actors.testing.certification import Certification, CertificationRow, RowOutcome, certify
-from tests.testing.certification import naive, naive_shop, till
+from tests.testing.certification import naive, naive_looks, naive_shop, naive_subjects, till
 
 AT_ONCE = 3
 
@@ -21,8 +21,8 @@ BLIND = {"slow-reconcile", "failing-reconcile"}
 FAILS: Mapping[type[Certification], Collection[str]] = {
     till.TillCertification: (),
     naive.AsksCertification: (),
-    naive.NotesFirstCertification: (),
-    naive.RepeatsCertification: (),
+    naive_looks.NotesFirstCertification: (),
+    naive_looks.RepeatsCertification: (),
     naive.TransientAlwaysCertification: {*LOST, "own-timeout"},
     naive.TransientWhenLateCertification: {"own-timeout"},
     naive.HalfIsARefusalCertification: {"half-answer"},
@@ -33,8 +33,8 @@ FAILS: Mapping[type[Certification], Collection[str]] = {
     naive.SendsAgainWhenLateCertification: {*UNANSWERED, "slow-answer", "late-commit"},
     naive.NoKeysCertification: {"duplicate", "repeated"},
     naive.NewKeysCertification: {"found", "repeated"},
-    naive.NeverFindsCertification: {*LOST, *UNANSWERED, "late-commit", "cancelled", "found", *BLIND},
-    naive.FindsAlwaysCertification: {
+    naive_looks.NeverFindsCertification: {*LOST, *UNANSWERED, "late-commit", "cancelled", "found", *BLIND},
+    naive_looks.FindsAlwaysCertification: {
         "lost-request",
         "cut-in-the-middle",
         "cancelled",
@@ -42,15 +42,15 @@ FAILS: Mapping[type[Certification], Collection[str]] = {
         "anothers",
         *BLIND,
     },
-    naive.FindsContentCertification: {"anothers"},
-    naive.FindsShortKeysCertification: {"anothers", "never-made"},
-    naive.FindsAnotherResultCertification: {"found"},
-    naive.NotAppliedOnErrorsCertification: BLIND,
-    naive.NoSettleCertification: {"late-commit"},
-    naive.RepeatsInSecretCertification: {"anothers", "never-made"},
-    naive.RepeatsWithoutKeysCertification: {*LOST, *UNANSWERED, "late-commit", "cancelled"},
-    naive.NotesLateCertification: {*LOST, *UNANSWERED, "late-commit", "cancelled"},
-    naive.TrustsItsNoteCertification: {"lost-request", "cut-in-the-middle", "cancelled"},
+    naive_looks.FindsContentCertification: {"anothers"},
+    naive_looks.FindsShortKeysCertification: {"anothers", "never-made"},
+    naive_looks.FindsAnotherResultCertification: {"found"},
+    naive_looks.NotAppliedOnErrorsCertification: BLIND,
+    naive_looks.NoSettleCertification: {"late-commit"},
+    naive_looks.RepeatsInSecretCertification: {"anothers", "never-made"},
+    naive_looks.RepeatsWithoutKeysCertification: {*LOST, *UNANSWERED, "late-commit", "cancelled"},
+    naive_looks.NotesLateCertification: {*LOST, *UNANSWERED, "late-commit", "cancelled"},
+    naive_looks.TrustsItsNoteCertification: {"lost-request", "cut-in-the-middle", "cancelled"},
     naive.SwallowsCancellationCertification: {"late-commit", "cancelled"},
     naive.ShieldsItselfCertification: {*UNANSWERED, "late-commit", "cancelled"},
     naive.SharesStateCertification: {"concurrent"},
@@ -63,18 +63,18 @@ MAY_FAIL: Mapping[type[Certification], Collection[str]] = {
     # Late is what a slow machine makes of any answer.
     naive.SendsAgainWhenLateCertification: IN_PROCESS,
     # Cancelled halfway, which is no exact moment: the request may be on its way then, and is not waited for.
-    naive.NoSettleCertification: {"cancelled"},
+    naive_looks.NoSettleCertification: {"cancelled"},
     naive.SendingTooLateCertification: {"cancelled"},
     naive_shop.NaiveShopCertification: {"cancelled"},
 }
 
 KILLED: Mapping[type[Certification], Mapping[str, str]] = {
-    naive.NotesFirstCertification: {"killed-noted": "held", "killed-answer": "held"},
-    naive.NotesLateCertification: {"killed-noted": "held", "killed-answer": "failed"},
-    naive.TrustsItsNoteCertification: {"killed-noted": "failed", "killed-answer": "held"},
+    naive_looks.NotesFirstCertification: {"killed-noted": "held", "killed-answer": "held"},
+    naive_looks.NotesLateCertification: {"killed-noted": "held", "killed-answer": "failed"},
+    naive_looks.TrustsItsNoteCertification: {"killed-noted": "failed", "killed-answer": "held"},
     naive.NewKeysCertification: {"killed-noted": "does not apply", "killed-answered": "failed"},
-    naive.NeverFindsCertification: {"killed-request": "failed", "killed-checked": "failed"},
-    naive.FindsAlwaysCertification: {"killed-recorded": "failed", "killed-answered": "held"},
+    naive_looks.NeverFindsCertification: {"killed-request": "failed", "killed-checked": "failed"},
+    naive_looks.FindsAlwaysCertification: {"killed-recorded": "failed", "killed-answered": "held"},
     naive.NeverSendingCertification: {"killed-sending": "failed", "killed-answered": "held"},
     naive.AsksCertification: {"killed-answered": "held", "killed-check": "does not apply"},
 }
@@ -150,12 +150,12 @@ def test_a_connector_that_blocks_the_event_loop_is_told_so_and_the_suite_ends(
 @pytest.mark.parametrize(
     ("subject", "row", "words"),
     [
-        (naive.ForgetsCertification, "plain", "it happened, and there are 0 effects"),
-        (naive.HangsCertification, "plain", "it was not over after 0.5 s"),
-        (naive.SharesEffectsCertification, "plain", "two examples are the same"),
-        (naive.MisspelledCertification, "lost-request", "it happened without the decisive bytes b'PUT '"),
-        (naive.MisspelledCertification, "duplicate", "no connection had the decisive bytes b'PUT '"),
-        (naive.RepeatsInSecretCertification, "never-made", "set `reconcile_repeats`"),
+        (naive_subjects.ForgetsCertification, "plain", "it happened, and there are 0 effects"),
+        (naive_subjects.HangsCertification, "plain", "it was not over after 0.5 s"),
+        (naive_subjects.SharesEffectsCertification, "plain", "two examples are the same"),
+        (naive_subjects.MisspelledCertification, "lost-request", "it happened without the decisive bytes b'PUT '"),
+        (naive_subjects.MisspelledCertification, "duplicate", "no connection had the decisive bytes b'PUT '"),
+        (naive_looks.RepeatsInSecretCertification, "never-made", "set `reconcile_repeats`"),
     ],
 )
 async def test_a_subject_that_is_wrong_is_told_what_to_correct(
@@ -169,26 +169,26 @@ async def test_a_subject_that_is_wrong_is_told_what_to_correct(
 
 @pytest.mark.anyio
 async def test_nothing_else_is_tried_when_a_plain_call_does_not_work() -> None:
-    table = await certify(naive.ForgetsCertification())
+    table = await certify(naive_subjects.ForgetsCertification())
     assert [each.row for each in table.results] == [CertificationRow.PLAIN]
 
 
 @pytest.mark.anyio
 async def test_a_service_that_does_not_start_raises_its_own_error() -> None:
     with pytest.raises(ConnectionRefusedError, match="closed today"):
-        await certify(naive.DoesNotStartCertification())
+        await certify(naive_subjects.DoesNotStartCertification())
 
 
 @pytest.mark.anyio
 async def test_a_connector_without_a_mutation_cannot_be_certified() -> None:
     with pytest.raises(ValueError, match="till has no mutation: there is nothing to certify"):
-        await certify(naive.ReadsOnlyCertification())
+        await certify(naive_subjects.ReadsOnlyCertification())
 
 
 @pytest.mark.anyio
 async def test_a_subject_that_makes_another_connector_is_refused() -> None:
     with pytest.raises(ValueError, match="TillCertification makes a TillConnector, no ReadsOnly"):
-        await certify(till.TillCertification(), connector_class=naive.ReadsOnly)
+        await certify(till.TillCertification(), connector_class=naive_subjects.ReadsOnly)
 
 
 @pytest.mark.anyio
