@@ -43,7 +43,8 @@ def verdict_of(reply: WebReply, rules: HttpReconcile, values: Mapping[str, Any],
     if effect is not ABSENT:
         result = at(effect, rules.result)
         return Retry(f"it is there, but has nothing at {rules.result!r}") if result is ABSENT else Applied(result)
-    if rules.failed and any(matches(each, rules.failed) for each in candidates):
+    # Elsewhere than at the address of this call, what failed may be another call.
+    if state is State.POLLED and rules.failed and any(matches(each, rules.failed) for each in candidates):
         return NotApplied()
     if candidates and not any(has_all(each, found) for each in candidates):
         return Retry(f"nothing in the answer has {' and '.join(map(repr, found))}; check `found`")
