@@ -100,7 +100,7 @@ class Desk:
         found = await self.read(lambda reader: proposal_reads.proposal(reader.q, command.proposal_id))
         if found is None:
             raise ToolRefused(
-                "The runtime ended, or did not answer in time. The proposal is not there now: see list_proposals before "
-                "you propose again."
+                "The runtime ended, or did not answer in time. The proposal is not there now: see list_proposals "
+                "before you propose again."
             )
         return found
