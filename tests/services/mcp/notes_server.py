@@ -194,6 +194,30 @@ def change(notes: Notes, message: Message, reply: Reply) -> None:
     reply(answered(notes, message))
 
 
+def flood(notes: Notes, message: Message, _: Reply) -> None:
+    answered(notes, message)
+    if not os.fork():
+        while True:
+            sys.stderr.write("x" * 65_536)
+    while True:
+        sys.stdout.write("\n" * 65_536)
+
+
+def many_parts(notes: Notes, message: Message, reply: Reply) -> None:
+    answered(notes, message)
+    reply({"result": {"content": [{"type": "text", "text": ""}] * 50_000}})
+
+
+def wants(notes: Notes, message: Message, reply: Reply) -> None:
+    """Ask the client for three things, and keep its answers."""
+    for number, method in enumerate(("sampling/createMessage", "elicitation/create", "roots/list")):
+        params = {"messages": [], "maxTokens": 1} if number == 0 else {"message": "?", "requestedSchema": {}}
+        say({"jsonrpc": "2.0", "id": f"q{number}", "method": method, "params": params})
+    with (notes.folder / "answers").open("w", encoding="utf-8") as file:
+        file.writelines(sys.stdin.readline() for _ in range(3))
+    reply(answered(notes, message))
+
+
 FAULTS: dict[str, Callable[[Notes, Message, Reply], None]] = {
     "die before": die_before,
     "die after": die_after,
@@ -212,6 +236,9 @@ FAULTS: dict[str, Callable[[Notes, Message, Reply], None]] = {
     "many notices": notices,
     "nonsense": nonsense,
     "change": change,
+    "flood": flood,
+    "many parts": many_parts,
+    "wants": wants,
 }
 
 
@@ -245,6 +272,8 @@ def main() -> None:
     fault = sys.argv[2] if len(sys.argv) > 2 else ""
     if fault == "die at once":
         sys.exit("no licence")
+    if fault == "die with its token":
+        sys.exit(f"{os.environ['TOKEN']} is not known")
     for message in requests():
 
         def reply(answer: Message, number: Any = message["id"]) -> None:
@@ -252,6 +281,8 @@ def main() -> None:
 
         if message["method"] == "tools/call" and message["params"]["name"] == "add_note" and fault in FAULTS:
             FAULTS[fault](notes, message, reply)
+        elif fault == "silent" or (fault == "silent list" and message["method"] == "tools/list"):
+            pass
         elif message["method"] == "tools/list" and fault in LISTS:
             reply({"result": LISTS[fault](message)})
         else:
