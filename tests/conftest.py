@@ -33,6 +33,8 @@ SLOW: Final = (
     "tests/runtime/test_notices_stories.py",
     "tests/runtime/test_sigkill.py",
     "tests/runtime/test_taken_over.py",
+    "tests/services/test_certified.py",
+    "tests/testing/certification/",
     "tests/sandbox/test_attacks.py",
     "tests/sandbox/test_compromise.py",
     "tests/runtime/test_owners_share.py",
