@@ -93,6 +93,7 @@ def _elsewhere(test: str, words: str) -> Callable[[Path], None]:
 SHOWN: dict[tuple[str, str], Callable[[Path], str | None]] = {
     ("README.md", "Process 1 was killed"): _elsewhere("test_house.py", "Process 1 was"),
     ("README.md", "What happened, on both sides"): _elsewhere("cli/test_demo.py", "What happened, on both sides"),
+    ("README.md", "mail → database"): _elsewhere("examples/test_at_work.py", "the README shows what it says"),
     ("authoring.md", "orders.js:14:9: error"): _check,
     ("authoring.md", "file: Add "): _dry_run,
     ("testing.md", "number  time in seconds"): lambda _: None,  # the shape of a line; there is no seed that fails

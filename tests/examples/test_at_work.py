@@ -105,6 +105,8 @@ def test_it_tells_what_is_so_and_leaves_nothing_behind_also_the_second_time(tmp_
         ):
             assert words in said
         assert said.endswith("5 calls, 5 effects: each happened once.\n")
+    readme = (ROOT / "README.md").read_text("utf-8")
+    assert said.partition("\n\n")[2] in readme, "the README shows what it says"
     assert max(len(line) for line in said.splitlines() if str(tmp_path) not in line) <= 90, "it fits a terminal"
 
 
