@@ -26,6 +26,8 @@ NAME_CHARS_MAX: Final = 100
 DESCRIPTION_CHARS_MAX: Final = 2_000
 
 _OBJECT_WORDS: Final = frozenset({"properties", "required", "additionalProperties"})
+_UNNAMABLE: Final = frozenset('"\\')
+"""Characters that no field of a struct can have in its name."""
 _SILENT_WORDS: Final = frozenset({"title", "description", "default", "examples", "example", "$comment", "deprecated"})
 """Keywords that refuse no value."""
 
@@ -189,6 +191,8 @@ class SchemaTypes:
         more = schema.get("additionalProperties", not self._is_given)
         if not properties:
             return dict[str, self._type(more, at) if isinstance(more, Mapping) else Any]  # type: ignore[misc]
+        if any(set(name) & _UNNAMABLE for name in properties):
+            return dict[str, Any]
         required = _required(schema)
         wire = {f"f{number}": name for number, name in enumerate(properties)}
         fields: list[Any] = []

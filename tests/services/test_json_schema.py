@@ -236,6 +236,12 @@ def test_whatever_a_service_sends_as_a_schema_is_a_type_or_refused(schema: dict[
     msgspec.json.schema(found)
 
 
+@pytest.mark.parametrize("name", ['a"b', "a\\b"])
+def test_a_property_that_no_field_can_be_named_after_is_accepted_as_it_is(name: str) -> None:
+    found = SchemaTypes("a.b").type({"type": "object", "properties": {name: {"type": "string"}}})
+    assert msgspec.json.decode(msgspec.json.encode({name: "x"}), type=found) == {name: "x"}
+
+
 @pytest.mark.parametrize("reference", ["#", "#/allOf/0", "#/$defs/a"])
 def test_a_schema_with_itself_inside_ends(reference: str) -> None:
     schema = {"allOf": [{"$ref": reference}], "$defs": {"a": {"$ref": "#/$defs/a"}}, "type": "object"}
