@@ -102,6 +102,7 @@ def test_what_client_packages_log_has_no_secret_of_a_connector(caplog: pytest.Lo
     lamp = Lamp()
     lamp.hide(Secret(PLAIN))
     for name in ("httpcore2.http11", "imapclient.imaplib", "psycopg", "mcp.client.stdio", "asyncio", "keep_actors.x"):
+        caplog.set_level(logging.DEBUG, logger=name)  # psycopg sets its own level when it is imported
         logging.getLogger(name).debug("heard %r of %s", {"key": PLAIN}, name)
         try:
             raise ValueError(f"no {PLAIN}")
