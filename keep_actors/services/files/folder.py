@@ -113,7 +113,8 @@ def refuse_strange(found: os.stat_result, name: str, *, hard_links: bool) -> Non
     if not stat.S_ISREG(found.st_mode):
         raise PreconditionFailed(f"{name} is not a file, but a device, a pipe or a socket")
     if found.st_nlink > 1 and not hard_links:
-        raise PreconditionFailed(f"{name} has another name, which may be outside of the root; only `files` allows that (`hard_links`)")
+        words = "which may be outside of the root; only the connector files allows that, with `hard_links`"
+        raise PreconditionFailed(f"{name} has another name, {words}")
 
 
 def content_of(descriptor: int, name: str, bytes_max: int) -> bytes:
