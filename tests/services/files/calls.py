@@ -1,6 +1,7 @@
 """Calls of a connector as the host makes them, with a ledger that forgets nothing but what a crash would lose."""
 
 import itertools
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -15,6 +16,7 @@ from keep_actors.connectors import (
     ReadOutcome,
     Verdict,
 )
+from keep_actors.services.files import Files, FilesSettings
 
 _KEYS = itertools.count(1)
 
@@ -67,3 +69,8 @@ def said(outcome: ReadOutcome | CallOutcome) -> Any:
 
 class Lost(BaseException):
     """A process that ends here: nothing of the connector may catch it."""
+
+
+def writer(root: Path, **more: Any) -> Caller:
+    """Calls of a connector for this folder, which may change what is in it."""
+    return Caller(Files(FilesSettings(root=root, allow=("read", "write"), **more)))

@@ -4,15 +4,19 @@ Some lines are in the middle of an atomic write or append; after each of them a 
 """
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 
 from keep_actors.connectors import Applied, NotApplied, Retry
-from tests.services.files.crashes import CrashPlan
+from keep_actors.services.files import changes, mutations, notes, renaming, replacement
+from tests.services.crashes import CrashPlan, files_of_modules
+from tests.services.files.calls import writer
 
 LINES_MAX = 400
+TRACED = files_of_modules((changes, mutations, notes, renaming, replacement))
 
 
 class Case(NamedTuple):
@@ -51,15 +55,22 @@ def files_of(folder: Path) -> dict[str, str | None]:
     return {str(path.relative_to(folder)): None if path.is_dir() else path.read_text() for path in paths}
 
 
-def crashed(case: Case, folder: Path, after: Callable[[CrashPlan], None]) -> int:
+def crashed(case: Case, folder: Path, after: Callable[[Path, CrashPlan], None]) -> int:
     """Kill the call at each of its lines, do something after each time, and return the number of lines."""
     for line in range(1, LINES_MAX):
         root = made(folder / f"root-{line}", case.before)
-        plan = CrashPlan(root, folder / f"note-{line}", case.name, case.params, line)
+        plan = CrashPlan(
+            opened=partial(writer, root),
+            traced=TRACED,
+            notes=folder / f"note-{line}",
+            name=case.name,
+            params=case.params,
+            kill_at=line,
+        )
         if not plan.is_killed():
             assert files_of(root) == case.after
             return line - 1
-        after(plan)
+        after(root, plan)
     raise AssertionError("the call has more lines")
 
 
@@ -68,16 +79,16 @@ def test_a_call_that_was_killed_anywhere_is_known_to_have_happened_or_not(case: 
     wanted = CASES[case]
     told: list[type] = []
 
-    def look(plan: CrashPlan) -> None:
-        there = files_of(plan.root)
+    def look(root: Path, plan: CrashPlan) -> None:
+        there = files_of(root)
         assert there in (wanted.before, wanted.after), "a reader sees one or the other"
         verdict = plan.told()
         told.append(type(verdict))
         assert (type(verdict), there == wanted.after) in ((Applied, True), (NotApplied, False)), verdict
         if verdict == NotApplied():
             plan.make_again()
-            assert files_of(plan.root) == wanted.after
-        assert [path.name for path in plan.root.rglob(".keep-*") if path.name != ".keep-lock"] == []
+            assert files_of(root) == wanted.after
+        assert [path.name for path in root.rglob(".keep-*") if path.name != ".keep-lock"] == []
 
     assert crashed(wanted, tmp_path, look) >= 15
     assert {*told} == {Applied, NotApplied}, "it was killed before its effect, and after it"
@@ -90,10 +101,10 @@ def test_a_file_that_another_program_has_taken_away_is_not_made_again(case: str,
     target = wanted.params.get("to", wanted.params["path"])
     told: list[type] = []
 
-    def take(plan: CrashPlan) -> None:
-        was_there = (plan.root / target).exists()
+    def take(root: Path, plan: CrashPlan) -> None:
+        was_there = (root / target).exists()
         if was_there:
-            (plan.root / target).unlink()
+            (root / target).unlink()
         verdict = plan.told()
         told.append(type(verdict))
         assert isinstance(verdict, Retry if was_there else NotApplied), verdict

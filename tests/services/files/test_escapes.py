@@ -16,8 +16,7 @@ from keep_actors.services.files.paths import Reach
 from keep_actors.services.files.patterns import PathPatterns
 from keep_actors.services.files.settings import FilesSettings
 from keep_storage.model import FailureClass
-from tests.services.files.calls import said
-from tests.services.files.crashes import writer
+from tests.services.files.calls import said, writer
 
 pytestmark = pytest.mark.anyio
 

@@ -13,13 +13,9 @@ from keep_actors.connectors import Catalog, DidNotHappen, Happened
 from keep_actors.services.files import Files, FilesSettings
 from keep_actors.testing.connector_suite import check_connector
 from keep_storage.model import FailureClass
-from tests.services.files.calls import Caller, said
+from tests.services.files.calls import said, writer
 
 pytestmark = pytest.mark.anyio
-
-
-def writer(root: Path, **more: object) -> Caller:
-    return Caller(Files(FilesSettings(root=root, allow=("read", "write"), **more)))  # type: ignore[arg-type]
 
 
 def ours(root: Path) -> list[str]:

@@ -1,36 +1,32 @@
-"""A process that is killed at any line of a call, and the verdict about the call afterwards."""
+"""A process that is killed before any line of a call, and the verdict about the call afterwards."""
 
 import multiprocessing
 import os
 import signal
 import sys
 import threading
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from types import FrameType
+from types import FrameType, ModuleType
 from typing import Any, Final
 
 import anyio
 
 from keep_actors.connectors import Verdict
-from keep_actors.services.files import Files, FilesSettings, changes, mutations, notes, renaming, replacement
 from tests.services.files.calls import Caller
 
-_TRACED: Final = frozenset(str(module.__file__) for module in (changes, mutations, notes, renaming, replacement))
-"""The modules that change something: a process may be killed before each of their lines."""
 _WAIT_S: Final = 30
 
 
-def writer(root: Path) -> Caller:
-    """Calls of a connector for this folder."""
-    return Caller(Files(FilesSettings(root=root, allow=("read", "write"))))
-
-
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class CrashPlan:
     """One call of a process of its own. Its note survives in a file, as in the ledger."""
 
-    root: Path
+    opened: Callable[[], Caller]
+    """Makes the connector, in each process anew. Must be picklable."""
+    traced: frozenset[str]
+    """The files of the modules that change something: a process may be killed before each of their lines."""
     notes: Path
     name: str
     params: dict[str, Any]
@@ -55,7 +51,7 @@ class CrashPlan:
         """Ask about the call as a later process would."""
 
         async def ask() -> Verdict:
-            caller = writer(self.root)
+            caller = self.opened()
             call = caller.call(self.name, self.params, idempotency_key="k", earlier_note=self.notes.read_text("utf-8"))
             return await caller.reconcile(self.name, call)
 
@@ -65,12 +61,17 @@ class CrashPlan:
         """Make the second attempt, to its end."""
 
         async def make() -> None:
-            caller = writer(self.root)
+            caller = self.opened()
             call = caller.call(self.name, self.params, idempotency_key="k", attempt=2)
             outcome = await caller.mutate(self.name, self.params, call)
             assert hasattr(outcome, "json_text"), outcome
 
         anyio.run(make, backend=self.backend)
+
+
+def files_of_modules(modules: Iterable[ModuleType]) -> frozenset[str]:
+    """The files in which lines are counted."""
+    return frozenset(str(module.__file__) for module in modules)
 
 
 def _live(plan: CrashPlan) -> None:
@@ -81,26 +82,27 @@ def _live(plan: CrashPlan) -> None:
         fresh.replace(plan.notes)
 
     async def make() -> None:
-        caller = writer(plan.root)
+        caller = plan.opened()
         call = caller.call(plan.name, plan.params, idempotency_key="k", keep_note=keep)
+        tracer = _Tracer(plan.kill_at, plan.traced)
+        threading.settrace(tracer.called)
+        sys.settrace(tracer.called)
         outcome = await caller.mutate(plan.name, plan.params, call)
         assert hasattr(outcome, "json_text"), outcome
 
-    tracer = _Tracer(plan.kill_at)
-    threading.settrace(tracer.called)
-    sys.settrace(tracer.called)
     anyio.run(make, backend=plan.backend)
 
 
 class _Tracer:
     """Counts lines, each once, and ends the process before the one that is wanted."""
 
-    def __init__(self, kill_at: int) -> None:
+    def __init__(self, kill_at: int, traced: frozenset[str]) -> None:
         self._kill_at = kill_at
+        self._traced = traced
         self._seen: set[tuple[str, int]] = set()
 
     def called(self, frame: FrameType, event: str, _: object) -> Any:
-        return self.stepped if event == "call" and frame.f_code.co_filename in _TRACED else None
+        return self.stepped if event == "call" and frame.f_code.co_filename in self._traced else None
 
     def stepped(self, frame: FrameType, event: str, _: object) -> Any:
         if event == "line":
@@ -112,4 +114,9 @@ class _Tracer:
 
 # With all that a call imports: each process is a fork of that.
 _FORKS: Final = multiprocessing.get_context("forkserver")
-_FORKS.set_forkserver_preload(["__main__", __name__, "anyio._backends._asyncio", "anyio._backends._trio"])
+_FORKS.set_forkserver_preload(
+    [
+        *("__main__", __name__, "anyio._backends._asyncio", "anyio._backends._trio", "openpyxl"),
+        *("keep_actors.services.files", "keep_actors.services.sheet"),
+    ]
+)
