@@ -122,13 +122,13 @@ def test_the_logs_of_others_and_of_a_connector_that_is_gone_are_left_as_they_are
     logging.getLogger("shop").info("%s", PLAIN)
     del lamp
     gc.collect()
-    logging.getLogger("httpx2").info("%s", PLAIN)
+    logging.getLogger("imapclient").info("%s", PLAIN)
     assert [record.getMessage() for record in caplog.records] == [PLAIN, PLAIN]
 
 
 def test_a_record_that_cannot_be_written_hurts_nobody(caplog: pytest.LogCaptureFixture) -> None:
     lamp = Lamp()
     lamp.hide(Secret(PLAIN))
-    logging.getLogger("httpx2").warning("%d", PLAIN)
-    assert caplog.messages == ["a record of httpx2 that cannot be written"]
+    logging.getLogger("imapclient").warning("%d", PLAIN)
+    assert caplog.messages == ["a record of imapclient that cannot be written"]
     assert lamp.__hidden__, "it is still there"
