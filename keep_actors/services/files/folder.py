@@ -132,8 +132,8 @@ def content_of(descriptor: int, name: str, bytes_max: int) -> bytes:
 
 
 def refuse_changed(descriptor: int, before: os.stat_result, name: str) -> None:
-    """Raise `Transient` if an open file has changed since."""
-    if SeenFile.of(os.fstat(descriptor)) != SeenFile.of(before):
+    """Raise `Transient` if an open file has changed since. One that lost its name to another is whole, and has not."""
+    if not SeenFile.of(os.fstat(descriptor)).is_as(SeenFile.of(before)):
         raise Transient(f"{name} changed while it was read")
 
 

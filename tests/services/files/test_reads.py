@@ -5,9 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from keep_actors.connectors import Answer, Failed
+from keep_actors.connectors import Answer, Failed, Transient
 from keep_actors.services import SettingsError
 from keep_actors.services.files import Files, FilesSettings
+from keep_actors.services.files.folder import content_of, file_in, folder_at, refuse_changed
 from keep_storage.model import FailureClass
 from tests.services.files.calls import Caller, said
 
@@ -125,3 +126,22 @@ async def test_a_second_name_can_be_allowed(tmp_path: Path) -> None:
 async def test_a_root_that_is_not_there_stops_the_start(tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match="make it first"):
         await Files(FilesSettings(root=tmp_path / "none")).open()
+
+
+def test_a_file_that_another_takes_the_place_of_is_read_whole(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("old", "utf-8")
+    (tmp_path / "b.txt").write_text("new", "utf-8")
+    with folder_at(tmp_path) as folder, file_in(folder, "a.txt", hard_links=False) as descriptor:
+        before = os.fstat(descriptor)
+        (tmp_path / "b.txt").replace(tmp_path / "a.txt")
+        refuse_changed(descriptor, before, "a.txt")
+        assert content_of(descriptor, "a.txt", 100) == b"old"
+
+
+def test_a_file_that_is_written_to_while_it_is_read_is_read_again_later(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("old", "utf-8")
+    with folder_at(tmp_path) as folder, file_in(folder, "a.txt", hard_links=False) as descriptor:
+        before = os.fstat(descriptor)
+        (tmp_path / "a.txt").write_text("newer", "utf-8")
+        with pytest.raises(Transient, match=r"a\.txt changed while it was read"):
+            refuse_changed(descriptor, before, "a.txt")
