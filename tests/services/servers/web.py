@@ -1,7 +1,6 @@
 """A real HTTP server on loopback that answers as it is told, and misbehaves on purpose. Threads, for any backend."""
 
 import json
-import select
 import socket
 import struct
 import threading
@@ -110,8 +109,13 @@ class Connection:
 
     def left_within(self, seconds: float) -> bool:
         """Wait for so long, and return True as soon as the client leaves."""
-        readable, _, _ = select.select([self._socket], [], [], seconds)
-        return bool(readable) and not self._more()
+        self._socket.settimeout(seconds)
+        try:
+            return not self._more()
+        except TimeoutError:
+            return False
+        finally:
+            self._socket.settimeout(WAIT_S)
 
     def _more(self) -> bool:
         chunk = self._socket.recv(65_536)
