@@ -55,7 +55,7 @@ class PlainProgram:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         _, said = self._process.communicate()
         if kind is None and self._process.returncode != 0:
-            raise Harm(said.decode(errors="replace"))
+            raise Harm(f"it ended with {self._process.returncode}: {said.decode(errors='replace')}")
 
     def text_of(self, asked: Question) -> str | None:
         """The text of a plain value; None, if it is not plain."""
