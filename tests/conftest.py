@@ -54,6 +54,7 @@ SLOW: Final = (
     "tests/runtime/test_actor_crashes.py",
     "tests/runtime/test_no_loops.py",
     "tests/runtime/test_outage.py",
+    "tests/runtime/test_phase_table.py",
     "tests/runtime/test_reconcile_crashes.py",
     "tests/runtime/test_repair_crashes.py",
     "tests/runtime/test_scale.py",
@@ -74,6 +75,7 @@ SLOW: Final = (
     "tests/storage/test_disk.py",
     "tests/storage/test_migrations.py",
     "tests/storage/test_model_machine.py",
+    "tests/storage/test_reasons.py",
 )
 """The slow ring. Every other test is in the fast one: `pytest -m fast`."""
 
