@@ -9,7 +9,7 @@ from keep_actors import permissions
 from keep_actors.api import proposal_commands, proposal_views
 from keep_actors.api.deployed import Deployed
 from keep_actors.api.keep_answers import KeepAnswers
-from keep_actors.api.proposal_views import ProposedScript, no_proposal
+from keep_actors.api.proposal_views import ProposedScript
 from keep_actors.authoring import admission
 from keep_actors.authoring.admission import version_number
 from keep_actors.host.host import Host
@@ -21,7 +21,7 @@ from keep_sandbox.names import unfit_name
 from keep_storage import proposal_reads, reads
 from keep_storage.errors import Reason, Rejected
 from keep_storage.limits import PEEK_DEFAULT
-from keep_storage.model import ProposalStatus, ScriptProposal, ScriptVersion, Workflow
+from keep_storage.model import ScriptProposal, ScriptVersion, Workflow
 
 
 class KeepDeploys(KeepAnswers):
@@ -203,12 +203,8 @@ class KeepDeploys(KeepAnswers):
                 await keep.accept_proposal(each.id, grants="declared", by="alice")
         ```
         """
-        proposal = await self._host.reading.read(lambda q: proposal_reads.proposal(q, proposal_id))
-        if proposal is None:
-            raise no_proposal(proposal_id)
-        if proposal.status is not ProposalStatus.OPEN:
-            words = f"Proposal {proposal_id!r} is already {proposal.status}."
-            raise Rejected(Reason.PROPOSAL_ALREADY_DECIDED, words)
+        now = self._host.time.now()
+        proposal = await self._host.reading.read(lambda q: proposal_reads.waiting(q, proposal_id, now))
         workflow_id = proposal.workflow_id
         name, message = await self._message(
             proposal.source,

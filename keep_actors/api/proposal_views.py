@@ -11,7 +11,6 @@ import msgspec
 from keep_actors.api.views import version_text
 from keep_actors.text.difference import difference
 from keep_storage import proposal_reads, reads
-from keep_storage.errors import Reason, Rejected
 from keep_storage.ids import Millis
 from keep_storage.model import ProposalStatus, ScriptProposal, StoredGrant
 from keep_storage.transaction import Queries
@@ -75,9 +74,7 @@ class ProposedScript(msgspec.Struct, frozen=True):
 
 def proposed_script(q: Queries, proposal_id: str, now: Millis) -> ProposedScript:
     """A proposal beside the script that runs. Raises `Rejected` if there is none."""
-    found = proposal_reads.proposal(q, proposal_id)
-    if found is None:
-        raise no_proposal(proposal_id)
+    found = proposal_reads.existing(q, proposal_id)
     if found.workflow_id is None:
         workflow = reads.workflow_by_name(q, found.name)
     else:
@@ -111,8 +108,3 @@ def judged(found: ProposedScript, name: str, needed: "Sequence[Needed]", problem
     return msgspec.structs.replace(
         found, needs=needs, problems=[*(other if name != found.proposal.name else []), *problems]
     )
-
-
-def no_proposal(proposal_id: str) -> Rejected:
-    """Refuse an id that no proposal has."""
-    return Rejected(Reason.PROPOSAL_NOT_FOUND, f"There is no proposal {proposal_id!r}.")

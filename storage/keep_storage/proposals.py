@@ -8,7 +8,7 @@ from typing import NoReturn
 
 from msgspec.structs import replace
 
-from keep_storage import limits, proposal_rows, rows, workflows
+from keep_storage import limits, proposal_reads, proposal_rows, rows, workflows
 from keep_storage.errors import Reason, reject
 from keep_storage.ids import Millis
 from keep_storage.journal import Change, changed
@@ -67,7 +67,7 @@ def propose_script(tx: Transaction, op: ProposeScript, now: Millis) -> Change[Sc
 
 
 def decide_proposal(tx: Transaction, op: DecideProposal, now: Millis) -> Change[ScriptProposal]:
-    proposal = _waiting(tx, op.proposal_id, now)
+    proposal = proposal_reads.waiting(tx, op.proposal_id, now)
     status, workflow_id, source = ProposalStatus.REJECTED, proposal.workflow_id, proposal.source
     if op.version_id is not None:
         status, workflow_id, source = ProposalStatus.ACCEPTED, _workflow_that_runs(tx, proposal, op.version_id), ""
@@ -141,18 +141,6 @@ def _leaves_room(q: Queries, earlier: ScriptProposal | None, now: Millis) -> Non
             Reason.PROPOSALS_TOO_MANY,
             f"{limits.PROPOSALS_A_DAY_MAX} proposals were made in 24 hours. Check and dry-run before the next one.",
         )
-
-
-def _waiting(q: Queries, proposal_id: str, now: Millis) -> ScriptProposal:
-    proposal = proposal_rows.proposal(q, proposal_id) or reject(
-        Reason.PROPOSAL_NOT_FOUND, f"There is no proposal {proposal_id!r}."
-    )
-    if proposal.status is not ProposalStatus.OPEN:
-        who = f", by {proposal.decided_by}" if proposal.decided_by else ""
-        reject(Reason.PROPOSAL_ALREADY_DECIDED, f"Proposal {proposal_id!r} is already {proposal.status}{who}.")
-    if proposal.expires_at <= now:
-        reject(Reason.PROPOSAL_HAS_EXPIRED, f"Proposal {proposal_id!r} has expired. Have it proposed again.")
-    return proposal
 
 
 def _workflow_that_runs(q: Queries, proposal: ScriptProposal, version_id: str) -> str:
