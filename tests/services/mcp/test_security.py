@@ -16,6 +16,7 @@ from keep_actors.outbound.secret import Secret
 from keep_actors.services.mcp import Mcp, ToolReconcile, ToolSettings
 from keep_actors.services.service import SettingsError
 from keep_storage.model import FailureClass
+from tests.sandbox.world import LOOP_DELAY_MAX_S, LoopWatch
 from tests.services.mcp import notes_server
 from tests.services.mcp.notes import ADD, FINDING, READ, notebook, settings, tools
 
@@ -167,9 +168,13 @@ async def test_a_server_that_says_nothing_holds_nobody_up_for_longer_than_its_ti
 
 async def test_a_flood_leaves_the_host_its_time(tmp_path: Path) -> None:
     """Lines without content, and error output without end, as fast as the machine can."""
-    async with notebook(tmp_path, "flood") as notes:
+    watch = LoopWatch()
+    async with notebook(tmp_path, "flood") as notes, anyio.create_task_group() as tasks:
+        tasks.start_soon(watch.run)
         with anyio.fail_after(20):
             assert isinstance(await notes.add(timeout_ms=5_000), Unknown)
+        tasks.cancel_scope.cancel()
+    assert watch.worst_s < LOOP_DELAY_MAX_S
 
 
 async def test_a_result_with_very_many_parts_and_no_structure_is_unknown(tmp_path: Path) -> None:
