@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from keep_actors.connectors import Answer, Failed, Happened
+from keep_actors.connectors import Answer, ConnectorNotOpened, Failed, Happened
 from keep_storage.model import FailureClass
 from tests.services.sql.worlds import PostgresWorld, SqliteWorld, World, opened
 
@@ -119,7 +119,7 @@ async def test_a_query_cannot_write(request: pytest.FixtureRequest, case: str) -
     try:
         async with opened(world.settings(**asking(sql))) as calls:
             found: object = await calls.read("found", {})
-    except Exception as error:
+    except ConnectorNotOpened as error:
         found = error
     assert isinstance(found, Failed) or "cannot be asked" in str(found)
     assert len(world.run("SELECT id FROM people")) == 3
