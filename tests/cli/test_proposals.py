@@ -1,6 +1,5 @@
 """The commands for proposed scripts: shown whole, accepted with grants, rejected with a reason."""
 
-import os
 import subprocess
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -236,11 +235,10 @@ async def test_a_name_that_would_deceive_is_refused(tmp_path: Path) -> None:
     shell.write("orders")
     async with opened(shell.db):
         pass
-    for words in (
-        ("propose", "orders.js", "--by", "ann\u202e"),
-        ("mcp", "--name", "ann\x1b[2J"),
-        ("mcp", "--name", ""),
+    for words, why in (
+        (("propose", "orders.js", "--by", "ann\u202e"), "--by 'ann\\u202e' has an invisible character (U+202E)."),
+        (("mcp", "--name", "ann\x1b[2J"), "--name 'ann\\x1b[2J' has an invisible character (U+001B)."),
+        (("mcp", "--name", ""), "--name '' is empty."),
     ):
         said = await anyio.to_thread.run_sync(partial(shell.refused, *words, code=Exit.USAGE))
-        assert ("has" in said) or ("is empty" in said), said
-        assert os.linesep in said
+        assert why in said, said
