@@ -86,7 +86,7 @@ def proposed_script(q: Queries, proposal_id: str, now: Millis) -> ProposedScript
         workflow_id=workflow.id if workflow is not None else None,
         version=version_text(active) if active is not None else None,
         replaces=active.source if active is not None else "",
-        is_outdated=found.base_version_id != (active.id if active is not None else None),
+        is_outdated=proposal_reads.is_outdated(found.base_version_id, active),
         grants=reads.grants(q, active.workflow_id, active.major) if active is not None else [],
     )
 

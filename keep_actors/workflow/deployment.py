@@ -13,6 +13,7 @@ from keep_actors.run.missing import missing_methods
 from keep_actors.run.schedule import first_run_at
 from keep_actors.workflow.messages import Activate, Deploy
 from keep_sandbox.declaration import Declaration, Scheduled
+from keep_storage import proposal_reads
 from keep_storage.errors import Reason, Rejected
 from keep_storage.ids import Ids, Millis
 from keep_storage.model import HandlerKind, ScriptProposal, ScriptVersion, Workflow, WorkflowStatus
@@ -85,7 +86,7 @@ def operations_for(
 
 def _was_made_from(proposal: ScriptProposal, active: ScriptVersion | None) -> None:
     """The person has seen the difference from the script that runs: another one must not be replaced unseen."""
-    if proposal.base_version_id != (active.id if active is not None else None):
+    if proposal_reads.is_outdated(proposal.base_version_id, active):
         words = f"Another script runs since {proposal.id!r} was proposed. Reject it, and have it made from that one."
         raise Rejected(Reason.PROPOSAL_IS_OUTDATED, words)
 

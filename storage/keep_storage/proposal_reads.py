@@ -1,6 +1,7 @@
 """Proposals from outside: those that wait, and what became of the others. Reads only.
 
-`waiting` is the rule of which ones can still be decided, for whoever asks and for whoever decides.
+`waiting` is the rule of which ones can still be decided, and `is_outdated` that of which scripts they may replace: for
+whoever shows one, and for whoever decides.
 """
 
 from typing import Final
@@ -8,12 +9,12 @@ from typing import Final
 from keep_storage.errors import Reason, reject
 from keep_storage.ids import Millis
 from keep_storage.limits import PEEK_DEFAULT, PROPOSALS_OPEN_MAX
-from keep_storage.model import ProposalStatus, ScriptProposal
+from keep_storage.model import ProposalStatus, ScriptProposal, ScriptVersion
 from keep_storage.proposal_rows import proposal
 from keep_storage.records import find_all
 from keep_storage.transaction import Queries
 
-__all__ = ["existing", "open_proposals", "proposal", "proposals", "waiting"]
+__all__ = ["existing", "is_outdated", "open_proposals", "proposal", "proposals", "waiting"]
 
 _LAST_ID: Final = "\x7f"
 """Sorts after every id."""
@@ -33,6 +34,11 @@ def waiting(q: Queries, proposal_id: str, now: Millis) -> ScriptProposal:
     if found.expires_at <= now:
         reject(Reason.PROPOSAL_HAS_EXPIRED, f"Proposal {proposal_id!r} has expired. Have it proposed again.")
     return found
+
+
+def is_outdated(base_version_id: str | None, active: ScriptVersion | None) -> bool:
+    """True if another script runs than the one that a proposal was made from: it would be replaced unseen."""
+    return base_version_id != (active.id if active is not None else None)
 
 
 def open_proposals(q: Queries, now: Millis) -> list[ScriptProposal]:

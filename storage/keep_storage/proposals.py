@@ -120,7 +120,7 @@ def _is_for_what_runs(q: Queries, op: ProposeScript) -> None:
                 f"The script is named {op.name!r}, and workflow {workflow.id!r} {workflow.name!r}; give it that name.",
             )
         active = rows.version(q, workflow.active_version_id) if workflow.active_version_id else None
-    if (active.id if active else None) != op.base_version_id:
+    if proposal_reads.is_outdated(op.base_version_id, active):
         number = f"{active.major}.{active.minor}" if active else "none"
         reject(
             Reason.PROPOSAL_IS_OUTDATED,
